@@ -1,0 +1,27 @@
+"""What is judged: the contract, the sources of truth, and one adapter for each library."""
+
+from loaderproof.loaders.contract import (
+    ALL_PROMISES,
+    Adapter,
+    Description,
+    Deviation,
+    Loader,
+    Promise,
+    Request,
+    Source,
+    Variant,
+    promised,
+)
+
+__all__ = [
+    "ALL_PROMISES",
+    "Adapter",
+    "Description",
+    "Deviation",
+    "Loader",
+    "Promise",
+    "Request",
+    "Source",
+    "Variant",
+    "promised",
+]

@@ -1,0 +1,83 @@
+"""A small source made to bring faults out.
+
+Every sample carries its id three times: as a number, as its file name (`key`), and in its
+pixels; its label is a hash of its id and goes past 255. Samples lie sorted by class. Every pixel
+tells where it lies, no two sides are equal, and each image holds both 0 and 255.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from loaderproof.loaders.sources.arrays import ArraySource
+
+SHAPE = (12, 20, 3)
+CLASSES = 1000
+ID_BITS = 24
+_FIRST_ID = {"train": 1_000, "test": 8_000_000}
+
+
+class Probe(ArraySource):
+    """A probe with its ids.
+
+    Attributes:
+        ids: int64, N; no two splits share one.
+    """
+
+    ids: np.ndarray
+
+    def key(self, index: int) -> str:
+        """Return the file name of one sample, without its ending."""
+        return f"id-{self.ids[index]:08d}"
+
+
+def label_of(ids: np.ndarray, classes: int) -> np.ndarray:
+    """Return the label that belongs to each id: one of `classes` values in `range(CLASSES)`."""
+    step = CLASSES // classes
+    mixed = (ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
+    return (mixed % np.uint64(classes)).astype(np.int64) * step + (step - 1)
+
+
+def probe(
+    count: int,
+    split: str = "train",
+    shape: tuple[int, int, int] = SHAPE,
+    classes: int = CLASSES,
+) -> Probe:
+    """Make a probe.
+
+    Args:
+        count: number of samples, at least 1.
+        split: `train` or `test`.
+        shape: height, width, channels; at least 24 values, and sides that differ.
+        classes: how many of the 1,000 labels occur.
+
+    Raises:
+        ValueError: the shape cannot carry an id, or there is no sample.
+    """
+    height, width, channels = shape
+    if count < 1 or height * width * channels < ID_BITS + 2 or height == width or not 1 <= classes <= CLASSES:
+        msg = (
+            f"probe of {count} samples, shape {shape}, {classes} classes: need at least one sample,"
+            f" {ID_BITS + 2} values in an image, unequal sides, and 1 to {CLASSES} classes"
+        )
+        raise ValueError(msg)
+    ids = np.arange(count, dtype=np.int64) + _FIRST_ID[split]
+    labels = label_of(ids, classes)
+    order = np.argsort(labels, kind="stable")
+    ids, labels = ids[order], labels[order]
+    name = f"probe:{count}:{height}x{width}x{channels}:{classes}/{split}"
+    made = Probe(name, _draw(ids, shape), labels, CLASSES)
+    made.ids = ids
+    return made
+
+
+def _draw(ids: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
+    """Draw coordinates and noise of the id's own, then the id's bits, then a 0 and a 255."""
+    size = int(np.prod(shape))
+    noise = np.stack([np.random.default_rng(int(one)).integers(0, 64, size, np.uint8) for one in ids])
+    place = (np.arange(size) * 37 % 151 + 20).astype(np.uint8)
+    flat = place + noise
+    flat[:, :ID_BITS] = ((ids[:, None] >> np.arange(ID_BITS)) & 1) * 200 + 20
+    flat[:, -2:] = (0, 255)
+    return flat.reshape(len(ids), *shape)

@@ -1,0 +1,1 @@
+"""The shared work: network, training loop, accelerator."""

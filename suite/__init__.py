@@ -1,0 +1,1 @@
+"""The judge: pytest plugin, conformance tests, benchmarks."""

@@ -1,0 +1,1 @@
+"""The stopwatch: training, loading, and the article that started it."""
