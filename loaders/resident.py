@@ -1,0 +1,62 @@
+"""All samples as tensors in memory; nothing is left to do but to pick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loaderproof.loaders._epochs import IndexedLoader, options_of
+from loaderproof.loaders.contract import (
+    Adapter,
+    Description,
+    Loader,
+    Promise,
+    Request,
+    Source,
+    Variant,
+    promised,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where the tensors lie.
+
+    Attributes:
+        on_device: whether in the memory of the CUDA device, where there is one.
+    """
+
+    on_device: bool = False
+
+
+class Resident(Adapter):
+    """Tensors in memory, batches by index."""
+
+    description = Description(
+        name="resident",
+        summary="all samples as float32 tensors in memory, of the CPU or of the CUDA device",
+        promises=promised(Promise.WORKERS),
+        requires=("torch",),
+        variants={"": Variant(), "device": Variant(options={"on_device": True})},
+    )
+
+    def open(self, source: Source, directory: Path, request: Request) -> Loader:
+        """Turn the whole source into tensors, and return a loader that picks from them."""
+        import torch
+
+        on_device = options_of(Options, request).on_device and torch.cuda.is_available()
+        device = torch.device("cuda" if on_device else "cpu")
+        raw, targets = source.arrays()
+        chw = torch.from_numpy(raw).permute(0, 3, 1, 2).to(device)
+        images = chw.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
+        labels = torch.from_numpy(targets).to(device)
+
+        def pick(places: Tensor) -> tuple[Tensor, Tensor]:
+            places = places.to(device)
+            return images.index_select(0, places), labels.index_select(0, places)
+
+        return IndexedLoader(len(source), pick, request)

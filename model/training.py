@@ -1,0 +1,238 @@
+"""The user's loop: next batch, to the device, step; with a stopwatch beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from loaderproof.model.accelerator import Accelerator, Step
+from loaderproof.model.cnn import ConvNet
+
+Batches = Iterable[tuple[Tensor, Tensor]]
+
+STAMPS: Final = ("asked", "received", "transferred", "stepped")
+LEARNING_RATE: Final = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """What one pass over a loader did, and when; times are `time.perf_counter_ns` readings.
+
+    Attributes:
+        samples: how many the loader delivered.
+        batches: how many steps were made.
+        last_loss: of the last step; None if nothing was computed.
+        laps: four readings a step, one after the other, in the order of `STAMPS`: the batch was
+            asked for, received, on its way to the device, and its step started. On a device with a
+            queue the last is no end of the computation, but includes the wait for room in the queue.
+        started_ns: before the loader was asked for an iterator; the first reading of `laps` too.
+        exhausted_ns: after the loader said that it has no more.
+        ended_ns: after the device had done everything.
+    """
+
+    samples: int
+    batches: int
+    last_loss: float | None
+    laps: list[int]
+    started_ns: int
+    exhausted_ns: int
+    ended_ns: int
+
+    @property
+    def seconds(self) -> float:
+        """Return how long the pass took until the device had done everything."""
+        return (self.ended_ns - self.started_ns) / 1e9
+
+
+def run_pass(batches: Batches, accelerator: Accelerator, step: Step, laps: list[int] | None = None) -> Pass:
+    """Go once over the batches and take a step on each; the device is awaited only at both ends.
+
+    Args:
+        batches: gives images and labels; iterated once, to its end.
+        accelerator: where the steps run.
+        step: takes images and labels on the device, returns the loss, a tensor of shape ().
+        laps: the list that readings are appended to, for a caller that looks on or wants to keep
+            them if the loader fails; a new one otherwise.
+
+    Returns:
+        Counts, the last loss and the readings.
+    """
+    laps = [] if laps is None else laps
+    stamp = time.perf_counter_ns
+    samples, count, loss = 0, 0, None
+    accelerator.synchronize()
+    started = asked = stamp()
+    for images, labels in batches:
+        received = stamp()
+        images, labels = accelerator.put(images), accelerator.put(labels)  # noqa: PLW2901 - frees the host's batch
+        transferred = stamp()
+        loss = accelerator.run(step, images, labels)
+        stepped = stamp()
+        laps += (asked, received, transferred, stepped)
+        samples += len(labels)
+        count += 1
+        asked = stamp()
+    exhausted = stamp()
+    accelerator.synchronize()
+    ended = stamp()
+    return Pass(
+        samples=samples,
+        batches=count,
+        last_loss=None if loss is None else loss.item(),
+        laps=laps,
+        started_ns=started,
+        exhausted_ns=exhausted,
+        ended_ns=ended,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How well a network does on a loader.
+
+    Attributes:
+        loss: mean negative log-likelihood of a sample; None if nothing was computed.
+        correct: how many samples got their own label; None if nothing was computed.
+        total: how many samples the loader delivered.
+    """
+
+    loss: float | None
+    correct: int | None
+    total: int
+
+    @property
+    def accuracy(self) -> float | None:
+        """Return the share of correct samples, 0 to 1; None if nothing was computed."""
+        return None if self.correct is None else self.correct / self.total
+
+    def __str__(self) -> str:
+        """Return the line to print after a test pass."""
+        if self.loss is None or self.accuracy is None:
+            return f"test loss not computed, {self.total} samples"
+        return f"test loss {self.loss:.4f}, {self.correct}/{self.total} correct, {self.accuracy:.2%}"
+
+
+def evaluate(
+    model: nn.Module, batches: Batches, accelerator: Accelerator, laps: list[int] | None = None
+) -> Evaluation:
+    """Count what a network gets right in one pass over the batches.
+
+    Args:
+        model: returns log-probabilities of shape (N, classes); on the accelerator's device.
+        batches: gives images and labels; iterated once, to its end.
+        accelerator: where the steps run.
+        laps: see `run_pass`.
+
+    Returns:
+        Mean loss and counts, over the samples that the loader delivered.
+
+    Raises:
+        ValueError: the loader delivered no sample.
+    """
+    summed = torch.zeros((), device=accelerator.device)
+    correct = torch.zeros((), device=accelerator.device, dtype=torch.int64)
+
+    @torch.no_grad()
+    def step(images: Tensor, labels: Tensor) -> Tensor:
+        log_probabilities = model(images)
+        loss = functional.nll_loss(log_probabilities, labels, reduction="sum")
+        summed.add_(loss)
+        correct.add_((log_probabilities.argmax(dim=1) == labels).sum())
+        return loss
+
+    with _evaluating(model):
+        total = run_pass(batches, accelerator, step, laps).samples
+    if total == 0:
+        msg = "the loader delivered no sample to evaluate on: check its split, batch size and drop_last"
+        raise ValueError(msg)
+    if accelerator.emulated:
+        return Evaluation(loss=None, correct=None, total=total)
+    return Evaluation(loss=summed.item() / total, correct=int(correct.item()), total=total)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
+class Trainer:
+    """The article's network with its optimiser; the same seed gives the same weights anywhere.
+
+    Attributes:
+        model: the network, on the accelerator's device.
+        optimizer: Adadelta with learning rate 1.0.
+        accelerator: where the steps run.
+    """
+
+    def __init__(
+        self, image_shape: tuple[int, int, int], num_classes: int, accelerator: Accelerator, seed: int = 0
+    ) -> None:
+        """Build the network and move it to the device.
+
+        Args:
+            image_shape: height, width, channels.
+            num_classes: how many labels there are.
+            accelerator: where the steps run.
+            seed: decides the first weights.
+
+        Raises:
+            ValueError: the images are too small for the network.
+        """
+        with seeded(seed):
+            model = ConvNet(image_shape, num_classes)
+        self.model = model.to(accelerator.device)
+        self.optimizer = torch.optim.Adadelta(self.model.parameters(), lr=LEARNING_RATE)
+        self.accelerator = accelerator
+
+    def step(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Learn from one batch.
+
+        Args:
+            images: float32, (N, C, H, W).
+            labels: int64, (N,).
+
+        Returns:
+            The mean loss of the batch before the update, without history, shape ().
+        """
+        self.optimizer.zero_grad()
+        loss = functional.nll_loss(self.model(images), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return loss.detach()
+
+    def train_epoch(self, batches: Batches, laps: list[int] | None = None) -> Pass:
+        """Train on one pass over the batches; see `run_pass`."""
+        return run_pass(batches, self.accelerator, self.step, laps)
+
+    def evaluate(self, batches: Batches, laps: list[int] | None = None) -> Evaluation:
+        """Evaluate the network as it is on one pass over the batches; see `evaluate`."""
+        return evaluate(self.model, batches, self.accelerator, laps)
+
+
+def training_line(epoch: int, last_loss: float | None) -> str:
+    """Return the line to print after a training pass."""
+    loss = "not computed" if last_loss is None else f"{last_loss:.4f}"
+    return f"epoch {epoch}: last training loss {loss}"
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the CPU's default generator within the block and give it its old state back after.
+
+    The weights of a layer are drawn from no other generator. Those of other devices stay untouched.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

@@ -1,0 +1,124 @@
+"""What comes in an epoch: everything, once, and then the end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from loaderproof.loaders import Promise
+from loaderproof.suite.conformance.scenarios import COLOUR, GREY, TWO, everything, plain, shuffled, sizes
+from loaderproof.suite.judged import Judged, Place, samples
+from loaderproof.suite.observation import Epoch, Observation
+
+WATCH = "experiments:watch"
+
+
+def test_every_pass_ends(subject: Judged) -> None:
+    """Every epoch ends by itself."""
+    for seen, epoch, place in subject.watch(everything(subject)):
+        if not epoch.ended:
+            subject.fail(
+                place,
+                expected=f"an end after {seen.count} samples",
+                got=f"{len(epoch.index)} samples and more to come",
+                hint="a repeat or cycle without a count, or a stop that waits for len()",
+            )
+
+
+def test_every_sample_once(subject: Judged) -> None:
+    """Every sample of the source comes exactly once in the first epoch."""
+    for seen, epoch, place in subject.watch(everything(subject)):
+        if epoch.number == 0:
+            _expect_complete(subject, seen, epoch, place)
+
+
+def test_second_epoch_is_complete(subject: Judged) -> None:
+    """Every epoch after the first holds every sample exactly once, too."""
+    for seen, epoch, place in subject.watch(everything(subject)):
+        # What the first epoch lacks already is reported by the test of the first.
+        if epoch.number > 0 and not np.array_equal(_amount(seen, epoch), _amount(seen, seen.epochs[0])):
+            _expect_complete(subject, seen, epoch, place)
+
+
+def test_new_pass_after_a_break_is_complete(subject: Judged) -> None:
+    """After an epoch that was left early, the next one starts anew and holds everything."""
+    for scenario in (plain(subject), shuffled(subject)):
+        seen = subject.run("experiments:watch_after_break", scenario, taken=2)
+        whole = subject.run(WATCH, scenario)
+        for epoch in seen.epochs:
+            if not np.array_equal(_amount(seen, epoch), _amount(whole, whole.epochs[0])):
+                _expect_complete(subject, seen, epoch, Place(scenario, epoch.number))
+
+
+def test_batch_sizes(subject: Judged) -> None:
+    """All batches have the size that was asked for, but the last, which holds the rest."""
+    for seen, epoch, place in subject.watch(everything(subject)):
+        size = place.scenario.request.batch_size
+        got = [batch.size for batch in epoch.batches]
+        came = sum(got)
+        if got != _sizes(came, size):
+            subject.fail(
+                place,
+                expected=f"batches of {size}, and the rest of {seen.count} samples in the last: {_sizes(came, size)}",
+                got=str(got),
+                hint="each worker batches its own part, or the last batch is filled up or left out",
+            )
+
+
+@pytest.mark.promises(Promise.DROP_LAST)
+def test_drop_last(subject: Judged) -> None:
+    """With drop_last every batch is full, and fewer samples are missing than fill a batch."""
+    for data, size in ((COLOUR, 4), (GREY, 4), (TWO, 4)):
+        scenario = subject.scenario(data, batch_size=size, drop_last=True)
+        for seen, epoch, place in subject.watch([scenario]):
+            got = [batch.size for batch in epoch.batches]
+            if got != [size] * (seen.count // size):
+                subject.fail(
+                    place,
+                    expected=f"{seen.count // size} batches of {size}",
+                    got=f"batches of {got}",
+                    hint="drop_last is not passed on, or each worker drops a rest of its own",
+                )
+
+
+@pytest.mark.promises(Promise.LENGTH)
+def test_len_counts_batches(subject: Judged) -> None:
+    """The loader has a length, and it is the number of batches in an epoch."""
+    scenarios = sizes(subject)
+    if Promise.DROP_LAST in subject.case.description.promises:
+        scenarios.append(subject.scenario(COLOUR, batch_size=4, drop_last=True))
+    for seen, epoch, place in subject.watch(scenarios):
+        if seen.length != len(epoch.batches):
+            subject.fail(
+                place,
+                expected=f"len() == {len(epoch.batches)}, as many batches as came",
+                got="no len()" if seen.length is None else f"len() == {seen.length} for {seen.count} samples",
+                hint="len() counts samples, or rounds the last batch the other way",
+            )
+
+
+def _expect_complete(subject: Judged, seen: Observation, epoch: Epoch, place: Place) -> None:
+    amount = _amount(seen, epoch)
+    foreign = int((epoch.index < 0).sum())
+    if np.all(amount == 1) and not foreign:
+        return
+    missing, repeated = np.flatnonzero(amount == 0), np.flatnonzero(amount > 1)
+    found = [f"{len(epoch.index)} samples"]
+    found += [f"missing {samples(seen, missing)}"] if missing.size else []
+    found += [f"repeated {samples(seen, repeated)}"] if repeated.size else []
+    found += [f"{foreign} that are not in the source"] if foreign else []
+    subject.fail(
+        place,
+        expected=f"each of {seen.count} samples once",
+        got="; ".join(found),
+        hint="a rest that is dropped or filled up, a queue that is not emptied, workers or epochs that overlap",
+    )
+
+
+def _amount(seen: Observation, epoch: Epoch) -> np.ndarray:
+    """Return how often each sample of the source came."""
+    return np.bincount(epoch.index[epoch.index >= 0], minlength=seen.count)
+
+
+def _sizes(samples: int, size: int) -> list[int]:
+    return [min(size, samples - start) for start in range(0, samples, size)]

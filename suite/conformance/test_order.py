@@ -1,0 +1,124 @@
+"""In which order samples come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from loaderproof.loaders import Promise
+from loaderproof.suite import mixing
+from loaderproof.suite.conformance.scenarios import SORTED, SORTED_BATCH, shuffled, sizes
+from loaderproof.suite.judged import Judged, Place
+from loaderproof.suite.observation import Epoch
+
+WATCH = "experiments:watch"
+
+
+@pytest.mark.promises(Promise.SOURCE_ORDER)
+def test_unshuffled_order_is_source_order(subject: Judged) -> None:
+    """Without shuffling every epoch comes in the order of the source."""
+    for seen, epoch, place in subject.watch(sizes(subject)):
+        order = epoch.index[epoch.index >= 0]
+        back = np.flatnonzero(np.diff(order) < 0)
+        if back.size:
+            first = int(back[0]) + 1
+            subject.fail(
+                replace(place, batch=epoch.batch_of(first)),
+                expected=f"samples in the order of the source, 0 to {seen.count - 1}",
+                got=f"sample #{order[first]} after #{order[first - 1]}; order {_shown(order)}",
+                hint="shuffling that cannot be switched off, workers or files read in turn, names sorted as text",
+            )
+
+
+@pytest.mark.promises(Promise.SHUFFLE)
+def test_shuffled_order_differs_from_source_order(subject: Judged) -> None:
+    """Asked to shuffle, the loader delivers another order than the source's."""
+    # A right loader fails with probability 1/23!, about 4e-23.
+    scenario = shuffled(subject)
+    for _, epoch, place in subject.watch([scenario]):
+        if epoch.number == 0 and np.all(np.diff(epoch.index) > 0):
+            subject.fail(
+                place,
+                expected="a random order",
+                got=f"the order of the source: {_shown(epoch.index)}",
+                hint="shuffle is not passed on, or set after the order was made",
+            )
+
+
+@pytest.mark.promises(Promise.SHUFFLE, Promise.RESHUFFLING)
+def test_every_epoch_has_its_own_order(subject: Judged) -> None:
+    """Asked to shuffle, the loader delivers each epoch in a new order and in new batches."""
+    # A right loader fails with probability 3/23!, about 1e-22.
+    seen = subject.run(WATCH, shuffled(subject))
+    for earlier, later in ((0, 1), (1, 2), (0, 2)):
+        first, second = (_batches(epoch) for epoch in (seen.epochs[earlier], seen.epochs[later]))
+        if _shuffles(seen.epochs[later]) and set(map(frozenset, first)) == set(map(frozenset, second)):
+            same = "order" if first == second else "batches in another order"
+            subject.fail(
+                Place(seen.scenario, later),
+                expected=f"another order than in epoch {earlier}",
+                got=f"the same {same}: {_shown(seen.epochs[later].index)}",
+                hint="the generator is made anew for each epoch, set_epoch does not arrive, or batches are cached",
+            )
+
+
+@pytest.mark.promises(Promise.SHUFFLE, Promise.SEEDED_ORDER)
+def test_same_seed_gives_the_same_orders(subject: Judged) -> None:
+    """Two loaders with one seed deliver the same epochs in the same orders."""
+    scenario = shuffled(subject)
+    first, again = subject.run(WATCH, scenario), subject.run("experiments:watch_again", scenario)
+    for one, other in zip(first.epochs, again.epochs, strict=True):
+        if _bag(one) == _bag(other) and not np.array_equal(one.index, other.index):
+            subject.fail(
+                Place(scenario, one.number),
+                expected=f"the order of the first loader: {_shown(one.index)}",
+                got=_shown(other.index),
+                hint="the seed is not passed on, or workers or threads race for their turn",
+            )
+
+
+@pytest.mark.promises(Promise.SHUFFLE, Promise.SEEDED_ORDER)
+def test_another_seed_gives_another_order(subject: Judged) -> None:
+    """Two loaders with different seeds deliver different orders."""
+    # A right loader fails with probability 1/23!, about 4e-23.
+    one, other = (subject.run(WATCH, shuffled(subject, seed)) for seed in (1, 2))
+    if _shuffles(one.epochs[0]) and np.array_equal(one.epochs[0].index, other.epochs[0].index):
+        subject.fail(
+            Place(other.scenario, 0),
+            expected="another order than with seed=1",
+            got=f"the same order: {_shown(other.epochs[0].index)}",
+            hint="the seed is a constant, or is not passed on",
+        )
+
+
+@pytest.mark.promises(Promise.SHUFFLE)
+def test_shuffle_is_as_wide_as_promised(subject: Judged) -> None:
+    """A shuffled epoch mixes sorted data as well as a shuffle buffer of the promised size does."""
+    scenario = subject.scenario(SORTED, epochs=1, batch_size=SORTED_BATCH, shuffle=True, seed=1)
+    for seen, epoch, place in subject.watch([scenario]):
+        buffer = subject.case.setup.shuffle_buffer or seen.count
+        if not _shuffles(epoch) or not np.all(epoch.index >= 0):
+            continue  # other tests report it
+        found = mixing.measure(epoch.index, seen.labels[epoch.index], SORTED_BATCH)
+        owed = mixing.owed(seen.labels, SORTED_BATCH, buffer)
+        if not owed.allows(found):
+            subject.fail(place, expected=str(owed), got=str(found), hint=f"a buffer narrower than {buffer}, or whole"
+                         " files shuffled instead of samples")
+
+
+def _shuffles(epoch: Epoch) -> bool:
+    return bool(np.any(np.diff(epoch.index) < 0))
+
+
+def _batches(epoch: Epoch) -> list[list[int]]:
+    return [part.tolist() for part in np.split(epoch.index, np.cumsum([batch.size for batch in epoch.batches])[:-1])]
+
+
+def _bag(epoch: Epoch) -> list[int]:
+    return sorted(epoch.index.tolist())
+
+
+def _shown(order: np.ndarray) -> str:
+    return ", ".join(f"#{place}" for place in order[:10]) + (", ..." if len(order) > 10 else "")

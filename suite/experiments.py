@@ -1,0 +1,272 @@
+"""What the conformance tests have done to a loader, in its own process.
+
+Each function takes the workbench and plain data, and returns plain data.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from loaderproof.loaders.contract import Description, Source
+from loaderproof.suite import leftovers, recorder
+from loaderproof.suite.catalogue import Catalogue, Difference
+from loaderproof.suite.fingerprint import Coverage
+from loaderproof.suite.observation import Observation, Scenario
+from loaderproof.suite.workbench import Workbench, close, start_epoch
+
+
+def describe(bench: Workbench) -> Description:
+    """Return what is known of the adapter."""
+    return bench.adapter.description
+
+
+def watch(bench: Workbench, scenario: Scenario) -> Observation:
+    """Open a loader and watch as many epochs of it as the scenario says."""
+    seen, record = _observation(bench, scenario)
+    with bench.opened(scenario) as loader:
+        seen.length = length(loader)
+        for number in range(scenario.epochs):
+            start_epoch(loader, number)
+            seen.epochs.append(record.epoch(number, loader))
+            if not seen.epochs[-1].ended:
+                break
+        gc.collect()
+        record.look_again()
+    return seen
+
+
+def watch_again(bench: Workbench, scenario: Scenario) -> Observation:
+    """Watch another loader of the same scenario."""
+    return watch(bench, scenario)
+
+
+def watch_after_break(bench: Workbench, scenario: Scenario, taken: int) -> Observation:
+    """Leave the first epoch after some batches, then watch the following ones."""
+    seen, record = _observation(bench, scenario)
+    with bench.opened(scenario) as loader:
+        start_epoch(loader, 0)
+        for _ in itertools.islice(loader, taken):
+            pass
+        for number in range(1, 1 + scenario.epochs):
+            start_epoch(loader, number)
+            seen.epochs.append(record.epoch(number, loader))
+    return seen
+
+
+@dataclass
+class Written:
+    """What came of writing into batches.
+
+    Attributes:
+        seen: the epoch after it.
+        complaint: why a batch could not or must not be written to, or None.
+        shared: pairs of batches of which the second changed when the first was written to.
+        changed: places of the samples of the source that changed.
+    """
+
+    seen: Observation
+    complaint: str | None
+    shared: list[tuple[int, int]]
+    changed: list[int]
+
+
+def watch_after_writing(bench: Workbench, scenario: Scenario) -> Written:
+    """Overwrite every batch of the first epoch, then watch the following one."""
+    seen, record = _observation(bench, scenario)
+    source = bench.fresh_source(scenario)
+    loader = bench.open(source, scenario.request)
+    try:
+        start_epoch(loader, 0)
+        complaint, shared = _overwrite(recorder.pairs(_limited(loader, seen.count)))
+        start_epoch(loader, 1)
+        seen.epochs.append(record.epoch(1, loader))
+    finally:
+        close(loader)
+    return Written(seen, complaint, shared, _changed(bench, scenario, source))
+
+
+def source_changes(bench: Workbench, scenario: Scenario) -> list[int]:
+    """Read a loader for some epochs, and return the places of the samples of the source that changed."""
+    source = bench.fresh_source(scenario)
+    loader = bench.open(source, scenario.request)
+    try:
+        for number in range(scenario.epochs):
+            start_epoch(loader, number)
+            for _ in _limited(loader, len(source)):
+                pass
+    finally:
+        close(loader)
+    return _changed(bench, scenario, source)
+
+
+def _changed(bench: Workbench, scenario: Scenario, source: Source) -> list[int]:
+    true = bench.catalogue(scenario.data, scenario.request.split).hashes
+    return np.flatnonzero(Catalogue(source).hashes != true).tolist()
+
+
+def random_states(bench: Workbench, scenario: Scenario) -> list[str]:
+    """Return the global random generators that an epoch moved."""
+    bench.prepare(bench.source(scenario.data, scenario.request.split))
+    before = _random_states()
+    with bench.opened(scenario) as loader:
+        for _ in recorder.pairs(loader):
+            pass
+    after = _random_states()
+    return [name for name, state in before.items() if state != after[name]]
+
+
+def _random_states() -> dict[str, object]:
+    _, keys, place, *rest = np.random.get_state()  # noqa: NPY002 - the generator that loaders must not move
+    return {
+        "random": random.getstate(),
+        "numpy.random": (keys.tobytes(), place, *rest),
+        "torch": torch.random.get_rng_state().numpy().tobytes(),
+    }
+
+
+class Poisoned(Source):
+    """A source whose sample at one place raises."""
+
+    def __init__(self, source: Source, place: int, error: Exception) -> None:
+        self.name = f"{source.name}, poisoned at {place}"
+        self.image_shape, self.num_classes = source.image_shape, source.num_classes
+        self._source, self._place, self._error = source, place, error
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+        if index == self._place:
+            raise self._error
+        return self._source[index]
+
+    @property
+    def fingerprint(self) -> str:
+        return f"poisoned-{self._source.fingerprint}"
+
+
+ERRORS: dict[str, Callable[[str], Exception]] = {"ValueError": ValueError, "KeyError": KeyError, "OSError": OSError}
+
+
+@dataclass
+class Outcome:
+    """How a poisoned epoch ended.
+
+    Attributes:
+        raised: whole text of the exception with its causes, or None if there was none.
+        came: samples that came.
+    """
+
+    raised: str | None
+    came: int
+
+
+def poison(bench: Workbench, scenario: Scenario, place: int, error: str, message: str) -> Outcome:
+    """Have one sample of the source raise, and see what becomes of the exception."""
+    source = Poisoned(bench.source(scenario.data, scenario.request.split), place, ERRORS[error](message))
+    came = 0
+    with tempfile.TemporaryDirectory(prefix="loaderproof-") as directory:
+        try:
+            bench.adapter.prepare(source, Path(directory))
+            loader = bench.adapter.open(source, Path(directory), scenario.request)
+            try:
+                for images, _ in recorder.pairs(_limited(loader, len(source))):
+                    came += len(images)
+            finally:
+                close(loader)
+        except Exception as raised:  # noqa: BLE001 - any exception will do that carries the message
+            return Outcome("".join(traceback.format_exception(raised)), came)
+    return Outcome(None, came)
+
+
+def left_behind(bench: Workbench, scenario: Scenario, cycles: int = 4) -> list[str]:
+    """Open, use, break off and close a loader several times; return what it leaves each time."""
+
+    def cycle() -> None:
+        with bench.opened(scenario) as loader:
+            for number in range(2):
+                start_epoch(loader, number)
+                for _ in itertools.islice(loader, 2):
+                    pass
+            start_epoch(loader, 2)
+            for _ in _limited(loader, len(bench.source(scenario.data, scenario.request.split))):
+                pass
+        del loader
+        gc.collect()
+
+    bench.prepare(bench.source(scenario.data, scenario.request.split))
+    return leftovers.of(cycle, cycles)
+
+
+def coverage(bench: Workbench, scenario: Scenario) -> Coverage:
+    """Return the coverage of one epoch, in constant memory."""
+    with bench.opened(scenario) as loader:
+        start_epoch(loader, 0)
+        return recorder.covered(loader, bench.catalogue(scenario.data, scenario.request.split).fingerprint)
+
+
+def expected_coverage(bench: Workbench, scenario: Scenario) -> Coverage:
+    """Return the coverage of the whole source."""
+    return bench.catalogue(scenario.data, scenario.request.split).coverage
+
+
+def difference(bench: Workbench, scenario: Scenario) -> Difference:
+    """Make a second pass that names what is missing, repeated, mislabelled or foreign."""
+    catalogue = bench.catalogue(scenario.data, scenario.request.split)
+    with bench.opened(scenario) as loader:
+        start_epoch(loader, 0)
+        return catalogue.compare(*recorder.identities(loader, catalogue.fingerprint, 3 * len(catalogue.hashes)))
+
+
+def length(loader: Any) -> int | None:
+    """Return what a loader says of its length, or None if it has none."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
+
+
+def _observation(bench: Workbench, scenario: Scenario) -> tuple[Observation, recorder.Recorder]:
+    source = bench.source(scenario.data, scenario.request.split)
+    catalogue = bench.catalogue(scenario.data, scenario.request.split)
+    return Observation(scenario, catalogue.labels, source.image_shape, None), recorder.Recorder(catalogue, scenario)
+
+
+def _limited(loader: Any, samples: int) -> Any:
+    """Return the batches of a loader, of an endless one only as many as samples could fill."""
+    return itertools.islice(loader, 2 * samples + 4)
+
+
+def _overwrite(batches: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> tuple[str | None, list[tuple[int, int]]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.set_warn_always(True)
+        kept = list(batches)
+        torch.set_warn_always(False)
+    read_only = next((str(one.message) for one in caught if "not writable" in str(one.message)), None)
+    if read_only:
+        return read_only.split(". ")[0], []
+    shared: list[tuple[int, int]] = []
+    for number, (images, labels) in enumerate(kept):
+        later = kept[number + 1 :]
+        before = [recorder.digest(pair) for pair in later]
+        try:
+            images.fill_(1 if images.dtype == torch.uint8 else 0.5)
+            labels.fill_(7)
+        except RuntimeError as error:
+            return f"writing into batch {number} failed: {str(error).splitlines()[0]}", shared
+        after = [recorder.digest(pair) for pair in later]
+        shared += [(number, number + 1 + k) for k in range(len(later)) if before[k] != after[k]]
+    return None, shared

@@ -1,0 +1,74 @@
+"""Fixtures and parameters of the suite's own tests; `suite/conftest.py` brings them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from loaderproof.loaders import registry
+from loaderproof.suite import options
+from loaderproof.suite.judged import Judged, NotKept, repeat_command
+from loaderproof.suite.session import Case, Session
+from loaderproof.suite.subject import SubjectError
+
+SESSION = pytest.StashKey[Session]()
+CASES = pytest.StashKey[list[Case]]()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give every test that judges a loader each case in turn."""
+    if "case" in metafunc.fixturenames:
+        cases = _cases(metafunc.config)
+        metafunc.parametrize("case", cases, ids=[case.label for case in cases], indirect=True, scope="session")
+
+
+def session_of(config: pytest.Config) -> Session:
+    """Return the session of this run."""
+    if SESSION not in config.stash:
+        config.stash[SESSION] = Session(options.read(config))
+        config.add_cleanup(config.stash[SESSION].close)
+    return config.stash[SESSION]
+
+
+def _cases(config: pytest.Config) -> list[Case]:
+    if CASES not in config.stash:
+        try:
+            config.stash[CASES] = session_of(config).cases()
+        except (registry.LoaderError, SubjectError) as error:
+            raise pytest.UsageError(str(error)) from error
+    return config.stash[CASES]
+
+
+@pytest.fixture(scope="session")
+def case(request: pytest.FixtureRequest) -> Case:
+    """Return the loader whose turn it is."""
+    return request.param
+
+
+@pytest.fixture
+def subject(request: pytest.FixtureRequest, case: Case) -> Iterator[Judged]:
+    """Return one loader to be judged; skip what it does not promise, expect its known failures."""
+    item = request.node
+    needed = tuple(promise for mark in item.iter_markers("promises") for promise in mark.args)
+    test = item.originalname
+    item.user_properties.append(("loader", case.label))
+    lacking = case.lacks(needed)
+    if lacking:
+        pytest.skip(f"{case.description.name} does not promise {', '.join(lacking)}")
+    known = case.deviation(test)
+    if known:
+        reason = f"{known.reason} ({known.link})"
+        item.add_marker(pytest.mark.xfail(strict=True, raises=NotKept, reason=reason))
+    yield Judged(
+        session_of(request.config), case, test, _rule(item), _command(request.config, test, case)
+    )
+
+
+def _rule(item: pytest.Item) -> str:
+    return " ".join((item.obj.__doc__ or item.name).split("\n\n")[0].split())
+
+
+def _command(config: pytest.Config, test: str, case: Case) -> str:
+    paths = (["--pyargs"] if config.option.pyargs else []) + [arg.split("::")[0] for arg in config.args]
+    return repeat_command(paths, options.given(config), test, case)

@@ -1,0 +1,123 @@
+"""What a conformance test holds in its hands: one loader, to be asked and to be judged."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import pytest
+
+from loaderproof.suite.observation import Batch, Epoch, Observation, Scenario
+from loaderproof.suite.session import Case, Session, Unobserved
+from loaderproof.suite.subject import SubjectError
+
+
+class NotKept(pytest.fail.Exception):
+    """A loader does not keep a property; the text is the whole report."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, pytrace=False)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something was seen: in which scenario, and there in which epoch and batch."""
+
+    scenario: Scenario
+    epoch: int | None = None
+    batch: int | None = None
+
+    def __str__(self) -> str:
+        parts = [str(self.scenario)]
+        parts += [f"epoch {self.epoch}"] if self.epoch is not None else []
+        parts += [f"batch {self.batch}"] if self.batch is not None else []
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One loader under one test.
+
+    Attributes:
+        case: the loader with its variant and workers.
+        test: name of the test function.
+        rule: what the test asserts, in one sentence.
+        command: repeats the test.
+    """
+
+    session: Session
+    case: Case
+    test: str
+    rule: str
+    command: str
+
+    def scenario(self, data: str, epochs: int = 2, **asked: Any) -> Scenario:
+        """Return a scenario for this loader."""
+        return Scenario(data, self.case.request(**asked), epochs)
+
+    def run(self, experiment: str, scenario: Scenario, **more: object) -> Any:
+        """Return what came out of an experiment, which is run once for all tests.
+
+        Raises:
+            NotKept: the loader gave no answer; reported once.
+        """
+        failure = ""
+        try:
+            return self.session.observe(self.case, self.test, experiment, scenario, **more)
+        except Unobserved as lost:
+            reported_by = str(lost)
+        except SubjectError as error:
+            failure = str(error)
+        if failure:
+            self.fail(Place(scenario), failure)
+        pytest.skip(f"not observed, for the reason that {reported_by} gives")
+
+    def watch(self, scenarios: Iterable[Scenario]) -> Iterator[tuple[Observation, Epoch, Place]]:
+        """Yield every epoch of every scenario."""
+        for scenario in scenarios:
+            seen = self.run("experiments:watch", scenario)
+            for epoch in seen.epochs:
+                yield seen, epoch, Place(scenario, epoch.number)
+
+    def batches(self, scenarios: Iterable[Scenario]) -> Iterator[tuple[Observation, Batch, Place]]:
+        """Yield every batch of every scenario."""
+        for seen, epoch, place in self.watch(scenarios):
+            for number, batch in enumerate(epoch.batches):
+                yield seen, batch, replace(place, batch=number)
+
+    def fail(
+        self, place: Place, what: str = "", *, expected: object = None, got: object = None, hint: str = ""
+    ) -> NoReturn:
+        """Fail the test with a report.
+
+        Raises:
+            NotKept: always.
+        """
+        rows = {
+            "loader": self.case.label,
+            "request": str(place.scenario),
+            "where": str(place).removeprefix(str(place.scenario)).removeprefix(", "),
+            "expected": "" if what else str(expected),
+            "got": "" if what else str(got),
+            "likely": hint,
+            "repeat": self.command,
+        }
+        lines = [f"  {name:<9} {text}" for name, text in rows.items() if text]
+        raise NotKept("\n".join([f"Not kept: {self.rule}", "", *lines, *(["", what] if what else [])]))
+
+
+def samples(seen: Observation, places: Iterable[int], limit: int = 5) -> str:
+    """Name samples by place and label, at most five of them."""
+    chosen = list(places)
+    named = ", ".join(f"#{place} (label {seen.labels[place]})" for place in chosen[:limit])
+    return f"{len(chosen)}: {named}{', ...' if len(chosen) > limit else ''}"
+
+
+def repeat_command(paths: list[str], settings: dict[str, str], test: str, case: Case) -> str:
+    """Return the command line that repeats one test."""
+    chosen = " ".join(f"{option} {shlex.quote(value)}" for option, value in settings.items())
+    return f"pytest {' '.join(paths)} --loader {shlex.quote(case.spec)} {chosen} -k '{test} and {case.label}'".replace(
+        "  ", " "
+    )

@@ -1,0 +1,106 @@
+"""What the passes over one loader showed; plain data that the tests make assertions on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from loaderproof.loaders.contract import Request
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What a loader is asked for, over which data.
+
+    Attributes:
+        data: a name that `loaders.sources.load` takes.
+        request: as the loader gets it.
+        epochs: passes over the one loader.
+    """
+
+    data: str
+    request: Request
+    epochs: int = 2
+
+    def __str__(self) -> str:
+        request = self.request
+        asked = f"{self.data}, {request.split}, batch_size={request.batch_size}, shuffle={request.shuffle}"
+        asked += f", seed={request.seed}, drop_last={request.drop_last}, num_workers={request.num_workers}"
+        return asked + "".join(f", {name}={value!r}" for name, value in request.options.items())
+
+
+@dataclass
+class Batch:
+    """What one batch looked like.
+
+    Attributes:
+        image_shape, label_shape: as delivered.
+        image_dtype, label_dtype: names of torch dtypes.
+        low, high: smallest and largest value of the images; NaN if any value is.
+        changed: whether it differed, at the end of all passes, from what it was when it came.
+    """
+
+    image_shape: tuple[int, ...]
+    label_shape: tuple[int, ...]
+    image_dtype: str
+    label_dtype: str
+    low: float
+    high: float
+    changed: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of samples."""
+        return self.image_shape[0] if self.image_shape else 0
+
+
+@dataclass
+class Epoch:
+    """One pass over a loader.
+
+    Attributes:
+        number: counts from 0.
+        batches: in the order they came.
+        index: int64, samples; place in the source of each sample that came, -1 if it is not there.
+        label: int64, samples; as delivered.
+        error: float64, samples; largest difference of a value from the source.
+        placed: bool, samples; whether each pixel lies where it lay in the source.
+        ended: whether the loader stopped by itself.
+    """
+
+    number: int
+    batches: list[Batch]
+    index: np.ndarray
+    label: np.ndarray
+    error: np.ndarray
+    placed: np.ndarray
+    ended: bool
+
+    def batch_of(self, sample: int) -> int:
+        """Return which batch held the sample with this place in the epoch."""
+        return int(np.searchsorted(np.cumsum([batch.size for batch in self.batches]), sample, side="right"))
+
+
+@dataclass
+class Observation:
+    """What one loader showed in one scenario.
+
+    Attributes:
+        scenario: what it was asked.
+        labels: int64, N; the labels of the source.
+        image_shape: height, width, channels of the source.
+        length: what `len()` said before the first pass; None if the loader has no length.
+        epochs: the passes.
+    """
+
+    scenario: Scenario
+    labels: np.ndarray
+    image_shape: tuple[int, int, int]
+    length: int | None
+    epochs: list[Epoch] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """Number of samples in the source."""
+        return len(self.labels)

@@ -1,0 +1,138 @@
+"""The command line options; all begin with --loader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+_DEFAULTS = {
+    "--loader-data": "glyphs",
+    "--loader-workers": "0,2",
+    "--loader-device": "auto",
+    "--loader-samples": "8192",
+    "--loader-isolation": "process",
+    "--loader-timeout": "60",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the options say.
+
+    Attributes:
+        loaders: specs asked for; empty for every built-in whose library is installed.
+        data: name of the source that is timed and covered in full.
+        workers: numbers of workers for loaders that take them.
+        device: accelerator for the timed runs.
+        isolation: `process` or `none`.
+        timeout_s: the longest that one experiment may take.
+        samples: training samples in a timed epoch; None for all.
+    """
+
+    loaders: tuple[str, ...]
+    data: str
+    workers: tuple[int, ...]
+    device: str
+    isolation: str
+    timeout_s: float
+    samples: int | None
+
+
+def add(parser: pytest.Parser) -> None:
+    """Declare the options."""
+    group = parser.getgroup("loaderproof", "data loaders: conformance and speed (pytest suite/)")
+    group.addoption(
+        "--loader",
+        action="append",
+        metavar="SPEC",
+        default=[],
+        help="loader to judge: built-in name, module:attr or path.py:attr; repeatable"
+        " (default: every built-in whose library is installed)",
+    )
+    group.addoption(
+        "--loader-data",
+        metavar="DATA",
+        default=_DEFAULTS["--loader-data"],
+        help="data for coverage and timing: glyphs[:N], probe, mnist, fashion-mnist, idx:DIR, folder:DIR,"
+        " tfds:NAME (default: %(default)s)",
+    )
+    group.addoption(
+        "--loader-workers",
+        metavar="N,N",
+        default=_DEFAULTS["--loader-workers"],
+        help="numbers of workers for loaders that take them (default: %(default)s)",
+    )
+    group.addoption(
+        "--loader-device",
+        metavar="DEVICE",
+        default=_DEFAULTS["--loader-device"],
+        help="accelerator of the timed runs: auto, cpu, cuda, emulated:STEP such as emulated:2ms"
+        " (default: %(default)s, which is cuda where there is one, else emulated:2ms)",
+    )
+    group.addoption(
+        "--loader-samples",
+        metavar="N",
+        default=_DEFAULTS["--loader-samples"],
+        help="training samples in a timed epoch, or all (default: %(default)s)",
+    )
+    group.addoption(
+        "--loader-isolation",
+        choices=("process", "none"),
+        default=_DEFAULTS["--loader-isolation"],
+        help="run each loader in a process of its own, or in this one for a debugger (default: %(default)s)",
+    )
+    group.addoption(
+        "--loader-timeout",
+        metavar="SECONDS",
+        default=_DEFAULTS["--loader-timeout"],
+        help="longest time that one experiment with a loader may take (default: %(default)s)",
+    )
+
+
+def read(config: pytest.Config) -> Settings:
+    """Return what the options say.
+
+    Raises:
+        pytest.UsageError: a value makes no sense.
+    """
+    samples = config.getoption("--loader-samples")
+    return Settings(
+        loaders=tuple(config.getoption("--loader")),
+        data=config.getoption("--loader-data"),
+        workers=_workers(config.getoption("--loader-workers")),
+        device=config.getoption("--loader-device"),
+        isolation=config.getoption("--loader-isolation"),
+        timeout_s=_positive("--loader-timeout", config.getoption("--loader-timeout")),
+        samples=None if samples == "all" else int(_positive("--loader-samples", samples)),
+    )
+
+
+def given(config: pytest.Config) -> dict[str, str]:
+    """Return the options that differ from their defaults, but for the loaders."""
+    values = {option: str(config.getoption(option)) for option in _DEFAULTS}
+    return {option: value for option, value in values.items() if value != _DEFAULTS[option]}
+
+
+def _workers(text: str) -> tuple[int, ...]:
+    parts: Sequence[str] = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        msg = f"--loader-workers {text!r}: give whole numbers with commas between them, such as 0,2"
+        raise pytest.UsageError(msg)
+    return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def _positive(option: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        msg = f"{option} {text!r}: give a number above 0"
+        raise pytest.UsageError(msg)
+    return value

@@ -1,0 +1,142 @@
+"""Turns the batches of a loader into observations, in the process of the loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import xxhash
+
+from loaderproof.loaders.contract import Loader
+from loaderproof.suite.catalogue import Catalogue, Found
+from loaderproof.suite.fingerprint import Coverage, Fingerprint, quantised
+from loaderproof.suite.observation import Batch, Epoch, Scenario
+
+
+class NotABatch(TypeError):
+    """What came is no pair of tensors."""
+
+
+class Recorder:
+    """Watches the passes over one loader, keeping every batch to see whether it stays as it was."""
+
+    def __init__(self, catalogue: Catalogue, scenario: Scenario) -> None:
+        self._catalogue = catalogue
+        self._limit = 2 * len(catalogue.labels) + 4 * scenario.request.batch_size
+        self._kept: list[tuple[Batch, tuple[torch.Tensor, torch.Tensor], str]] = []
+
+    def epoch(self, number: int, loader: Loader) -> Epoch:
+        """Watch one whole pass, or as much of it as an endless one is worth."""
+        records: list[tuple[Batch, Found, np.ndarray]] = []
+        came = 0
+        for images, labels in pairs(loader):
+            records.append(self._record(images, labels))
+            came += records[-1][0].size
+            if came > self._limit or len(records) > self._limit:
+                return _as_epoch(number, records, ended=False)
+        return _as_epoch(number, records, ended=True)
+
+    def look_again(self) -> None:
+        """Mark each batch that is not what it was when it came."""
+        for batch, pair, was in self._kept:
+            batch.changed = digest(pair) != was
+
+    def _record(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[Batch, Found, np.ndarray]:
+        batch = Batch(
+            tuple(images.shape), tuple(labels.shape), _name(images.dtype), _name(labels.dtype), *_range(images)
+        )
+        self._kept.append((batch, (images, labels), digest((images, labels))))
+        found = self._catalogue.find(as_array(images))
+        flat = as_array(labels).reshape(-1)
+        return batch, found, flat[: len(found.index)].astype(np.int64)
+
+
+def pairs(loader: Loader) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield the batches of one epoch.
+
+    Raises:
+        NotABatch: something else than a pair of tensors came.
+    """
+    for number, batch in enumerate(loader):
+        yield checked(batch, number)
+
+
+def checked(batch: Any, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the batch as a pair of tensors.
+
+    Raises:
+        NotABatch: it is something else.
+    """
+    if isinstance(batch, (tuple, list)) and len(batch) == 2 and all(isinstance(one, torch.Tensor) for one in batch):
+        return batch[0], batch[1]
+    parts = ", ".join(_describe(one) for one in batch) if isinstance(batch, (tuple, list)) else ""
+    msg = (
+        f"batch {number} is {_describe(batch)}{f' of ({parts})' if parts else ''}; expected a pair"
+        " (images, labels) of torch tensors. Unpack or convert in the adapter, for example with torch.from_numpy"
+    )
+    raise NotABatch(msg)
+
+
+def covered(loader: Loader, fingerprint: Fingerprint) -> Coverage:
+    """Watch one pass in constant memory."""
+    seen = Coverage()
+    for images, labels in pairs(loader):
+        seen += Coverage.of(fingerprint(quantised(as_array(images)), as_array(labels)))
+    return seen
+
+
+def identities(loader: Loader, fingerprint: Fingerprint, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hashes of the images (uint64) and the labels of one pass, cut after `limit` samples."""
+    hashes, seen_labels = np.empty(0, np.uint64), np.empty(0, np.int64)
+    for images, labels in pairs(loader):
+        hashes = np.append(hashes, fingerprint.of_pixels(quantised(as_array(images))))
+        seen_labels = np.append(seen_labels, as_array(labels))
+        if len(hashes) > limit:
+            break
+    return hashes, seen_labels
+
+
+def as_array(tensor: torch.Tensor) -> np.ndarray:
+    """Return a tensor's values as an array in CPU memory, without a copy where none is needed."""
+    return tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
+
+
+def _as_epoch(number: int, records: list[tuple[Batch, Found, np.ndarray]], *, ended: bool) -> Epoch:
+    def joined(parts: list[np.ndarray], dtype: type) -> np.ndarray:
+        return np.concatenate(parts) if parts else np.empty(0, dtype)
+
+    return Epoch(
+        number,
+        [batch for batch, _, _ in records],
+        joined([found.index for _, found, _ in records], np.int64),
+        joined([labels for _, _, labels in records], np.int64),
+        joined([found.error for _, found, _ in records], np.float64),
+        joined([found.placed for _, found, _ in records], bool),
+        ended,
+    )
+
+
+def digest(pair: tuple[torch.Tensor, torch.Tensor]) -> str:
+    """Return a digest of the values of a batch."""
+    made = xxhash.xxh3_64()
+    for tensor in pair:
+        made.update(np.ascontiguousarray(as_array(tensor)))
+    return made.hexdigest()
+
+
+def _range(images: torch.Tensor) -> tuple[float, float]:
+    if images.numel() == 0:
+        return 0.0, 0.0
+    low, high = torch.aminmax(images)
+    return float(low), float(high)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _describe(value: object) -> str:
+    kind = type(value).__name__
+    return f"{kind} of length {len(value)}" if isinstance(value, (tuple, list, dict)) else kind

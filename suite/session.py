@@ -1,0 +1,148 @@
+"""Which loaders are judged in this run, and the process of the one whose turn it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from loaderproof.loaders import registry
+from loaderproof.loaders.contract import Description, Deviation, Promise, Request, Variant
+from loaderproof.suite.observation import Scenario
+from loaderproof.suite.options import Settings
+from loaderproof.suite.subject import InPlace, Subject, SubjectError
+
+
+@dataclass(frozen=True)
+class Case:
+    """One loader in one variant, with one number of workers.
+
+    Attributes:
+        spec: as `--loader` takes it.
+        label: short and unique; names tests and rows of tables.
+        description: of the adapter.
+        variant: name of the variant.
+        workers: number of workers.
+    """
+
+    spec: str
+    label: str
+    description: Description
+    variant: str = ""
+    workers: int = 0
+
+    @property
+    def setup(self) -> Variant:
+        """How the variant is set up."""
+        return self.description.variants[self.variant]
+
+    def request(self, **asked: Any) -> Request:
+        """Return a request for this case's workers and variant."""
+        return Request(**{"num_workers": self.workers, "options": dict(self.setup.options), **asked})
+
+    def lacks(self, promises: tuple[Promise, ...]) -> list[Promise]:
+        """Return those promises that the adapter does not make."""
+        return [promise for promise in promises if promise not in self.description.promises]
+
+    def deviation(self, test: str) -> Deviation | None:
+        """Return the known failure of this case in a test, if there is one."""
+        fitting = (one for one in self.description.deviations if one.test == test)
+        return next((one for one in fitting if not one.variants or self.variant in one.variants), None)
+
+
+def cases_of(spec: str, description: Description, workers: tuple[int, ...]) -> list[Case]:
+    """Return one case for each variant and number of workers."""
+    numbers: tuple[int | None, ...] = workers if Promise.WORKERS in description.promises else (None,)
+    cases = []
+    for variant in description.variants:
+        for number in numbers:
+            parts = [description.name, variant, "" if number is None else f"{number}workers"]
+            label = "-".join(part for part in parts if part)
+            cases.append(Case(spec, label, description, variant, number or 0))
+    return cases
+
+
+class Unobserved(Exception):  # noqa: N818 - it is no error, but the reason of a skip
+    """What a test needs could not be observed, as an earlier test has reported."""
+
+
+@dataclass
+class Session:
+    """The run: its settings, its cases, and at most one living loader process."""
+
+    settings: Settings
+    _subjects: dict[str, Any] = field(default_factory=dict)
+    _seen: dict[tuple[str, str, str], Any] = field(default_factory=dict)
+    _lost: dict[tuple[str, str, str], str] = field(default_factory=dict)
+
+    def cases(self) -> list[Case]:
+        """Return every case of this run.
+
+        Raises:
+            registry.LoaderError: a spec names nothing, or its library is missing.
+        """
+        found = [case for spec in self._specs() for case in cases_of(spec, self._describe(spec), self.settings.workers)]
+        doubled = {label for label, times in Counter(case.label for case in found).items() if times > 1}
+        return [replace(case, label=f"{case.label}@{case.spec}") if case.label in doubled else case for case in found]
+
+    def missing(self) -> dict[str, list[str]]:
+        """Return the built-in loaders that are left out, each with the modules that it lacks."""
+        if self.settings.loaders:
+            return {}
+        lacking = {name: registry.missing(registry.load(name).description) for name in registry.names()}
+        return {name: modules for name, modules in lacking.items() if modules}
+
+    def _specs(self) -> list[str]:
+        if self.settings.loaders:
+            return list(dict.fromkeys(self.settings.loaders))
+        left_out = self.missing()
+        return [name for name in registry.names() if name not in left_out]
+
+    def _describe(self, spec: str) -> Description:
+        if spec in registry.BUILTIN:
+            description = registry.load(spec).description
+            registry.require(description)
+            return description
+        return self.subject(spec).run("experiments:describe")
+
+    def subject(self, spec: str) -> Any:
+        """Return the process of an adapter; those of the others end."""
+        if spec not in self._subjects:
+            kind = Subject if self.settings.isolation == "process" else InPlace
+            self._subjects[spec] = kind(spec, self.settings.timeout_s)
+        for other, subject in self._subjects.items():
+            if other != spec:
+                subject.close()
+        return self._subjects[spec]
+
+    def observe(self, case: Case, test: str, experiment: str, scenario: Scenario, **more: object) -> Any:
+        """Run an experiment once for all tests that need it.
+
+        Args:
+            case: the loader.
+            test: name of the test that asks.
+            experiment: `module:function` of this package.
+            scenario: what the loader is asked for.
+            more: further arguments of the experiment; `times` is how many time-outs it may take.
+
+        Raises:
+            SubjectError: it came to nothing; raised for the first test that needs it.
+            Unobserved: the same, for the tests after that.
+        """
+        key = (case.label, experiment, repr((scenario, sorted(more.items()))))
+        if key in self._lost:
+            raise Unobserved(self._lost[key])
+        if key not in self._seen:
+            try:
+                self._seen[key] = self.subject(case.spec).run(experiment, scenario=scenario, **more)
+            except SubjectError:
+                self._lost[key] = test
+                raise
+        return self._seen[key]
+
+    def close(self) -> None:
+        """End every process."""
+        for subject in self._subjects.values():
+            subject.close()
+
+

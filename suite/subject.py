@@ -1,0 +1,257 @@
+"""A loader's own process, the suite's side: starts it, asks it, and survives whatever it does."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from multiprocessing import Pipe
+from typing import IO, Any
+
+import psutil
+
+TOKEN = "LOADERPROOF_SUBJECT"
+OUTPUT_LIMIT = 32 * 2**20
+_TAIL = 24 * 2**10
+_GRACE_S = 5.0
+
+
+class SubjectError(Exception):
+    """The loader gave no answer; the text says what it did instead."""
+
+
+class Raised(SubjectError):
+    """The loader raised an exception.
+
+    Attributes:
+        type: qualified name of the exception's class.
+        message: its text.
+        traceback: as Python prints it, with the causes.
+    """
+
+    def __init__(self, type: str, message: str, traceback: str) -> None:  # noqa: A002 - as it is called there
+        super().__init__(f"the loader raised {type}: {message}\n\n{traceback}")
+        self.type, self.message, self.traceback = type, message, traceback
+
+
+class Died(SubjectError):
+    """The loader's process ended in the middle of an experiment."""
+
+
+class Hung(SubjectError):
+    """The loader did not answer in time."""
+
+
+class Flooded(SubjectError):
+    """The loader printed without end."""
+
+
+class Subject:
+    """One adapter in a process of its own, which is started when first asked.
+
+    Args:
+        spec: built-in name, `module:attr` or `path.py:attr`.
+        timeout_s: the longest that one experiment may take.
+    """
+
+    def __init__(self, spec: str, timeout_s: float) -> None:
+        self.spec = spec
+        self._timeout_s = timeout_s
+        self._process: _Process | None = None
+
+    def run(self, experiment: str, *, times: float = 1, **arguments: object) -> Any:
+        """Run `module:function` of this package in the loader's process and return its result.
+
+        Args:
+            experiment: the function; called with the workbench and the arguments.
+            times: how many time-outs the experiment may take.
+            arguments: plain data.
+
+        Raises:
+            SubjectError: the loader raised, died, hung or flooded its output. After the last
+                three the process is gone, and the next experiment gets a new one.
+        """
+        self._process = self._process or _Process(self.spec)
+        try:
+            return self._process.ask(experiment, arguments, self._timeout_s * times)
+        except Raised:
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the process and everything that it started."""
+        if self._process:
+            self._process.end()
+            self._process = None
+
+
+class _Process:
+    def __init__(self, spec: str) -> None:
+        self._token = uuid.uuid4().hex
+        self._connection, theirs = Pipe()
+        lifeline, self._lifeline = os.pipe()
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "loaderproof.suite.worker", str(theirs.fileno()), str(lifeline), spec],
+            pass_fds=(theirs.fileno(), lifeline),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, TOKEN: self._token},
+        )
+        theirs.close()
+        os.close(lifeline)
+        self._output = _Output(self._popen)
+
+    def ask(self, experiment: str, arguments: dict[str, object], timeout_s: float) -> Any:
+        try:
+            self._connection.send((experiment, arguments))
+            if not self._connection.poll(timeout_s):
+                raise Hung(self._why_hung(timeout_s))
+            good, answer = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._why_gone() from error
+        if good:
+            return answer
+        raise Raised(**answer)
+
+    def end(self) -> None:
+        family = self._family()
+        _signal_group(self._popen.pid)
+        for process in family:
+            _quietly(process.kill)
+        self._popen.wait()
+        self._output.join()
+        self._connection.close()
+        os.close(self._lifeline)
+
+    def _family(self) -> list[psutil.Process]:
+        """Return every process that the loader started, those that left its session too."""
+        return [process for process in psutil.process_iter() if _token_of(process) == self._token]
+
+    def _why_gone(self) -> SubjectError:
+        code = self._popen.wait(_GRACE_S) if not self._output.flooded else 0
+        if self._output.flooded:
+            return Flooded(
+                f"the loader printed more than {OUTPUT_LIMIT >> 20} MiB and was stopped; it began with\n\n"
+                f"{self._output.head}"
+            )
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        self._output.join()
+        return Died(f"the loader's process ended with {how}; its last output was\n\n{self._output.tail()}")
+
+    def _why_hung(self, timeout_s: float) -> str:
+        stacks = self._stacks()
+        return (
+            f"the loader gave no answer within {timeout_s:g} s. If it is only slow, allow more with"
+            f" --loader-timeout. Every thread stood at\n\n{stacks}"
+        )
+
+    def _stacks(self) -> str:
+        """Have every process of the loader print the stacks of its threads."""
+        before = self._output.count
+        for process in self._family():
+            if _catches_usr1(process.pid):
+                self._output.note(f"\nprocess {process.pid}:\n")
+                _quietly(lambda: process.send_signal(signal.SIGUSR1))  # noqa: B023 - called at once
+                time.sleep(0.3)
+        return self._output.tail(since=before)
+
+
+class _Output:
+    """Reads what a process prints, keeps both ends of it, and stops a process that floods."""
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        self._popen = popen
+        self._head = b""
+        self._tail = b""
+        self.count = 0
+        self.flooded = False
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    @property
+    def head(self) -> str:
+        return self._head.decode(errors="replace")
+
+    def tail(self, since: int = 0) -> str:
+        """Return the last of the output, or what came of it since so many bytes."""
+        kept = self._tail[-max(self.count - since, 0) :] if since < self.count else b""
+        return kept.decode(errors="replace").strip() or "(nothing)"
+
+    def note(self, text: str) -> None:
+        self._add(text.encode())
+
+    def join(self) -> None:
+        self._thread.join(_GRACE_S)
+
+    def _read(self) -> None:
+        stream: IO[bytes] | None = self._popen.stdout
+        for chunk in iter(lambda: os.read(stream.fileno(), 2**16), b""):
+            self._add(chunk)
+            if self.count > OUTPUT_LIMIT and not self.flooded:
+                self.flooded = True
+                _signal_group(self._popen.pid)
+        stream.close()
+
+    def _add(self, chunk: bytes) -> None:
+        self.count += len(chunk)
+        self._head = self._head + chunk[: 400 - len(self._head)] if len(self._head) < 400 else self._head
+        self._tail = (self._tail + chunk)[-_TAIL:]
+
+
+class InPlace:
+    """An adapter in this process, for debuggers; the same interface as `Subject`."""
+
+    def __init__(self, spec: str, timeout_s: float) -> None:
+        del timeout_s
+        self.spec = spec
+        self._bench: Any = None
+
+    def run(self, experiment: str, *, times: float = 1, **arguments: object) -> Any:
+        """Run the experiment here; whatever the loader raises goes through."""
+        del times
+        worker = importlib.import_module("loaderproof.suite.worker")
+        self._bench = self._bench or worker.Workbench(self.spec)
+        return worker.experiment(experiment)(self._bench, **arguments)
+
+    def close(self) -> None:
+        """Remove what the adapter wrote."""
+        if self._bench:
+            self._bench.close()
+            self._bench = None
+
+
+def _signal_group(pid: int) -> None:
+    _quietly(lambda: os.killpg(pid, signal.SIGKILL))
+
+
+def _quietly(action: Any) -> None:
+    try:
+        action()
+    except (psutil.Error, ProcessLookupError, PermissionError):
+        pass
+
+
+def _token_of(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get(TOKEN)
+    except (psutil.Error, OSError):
+        return None
+
+
+def _catches_usr1(pid: int) -> bool:
+    """Tell whether a process handles SIGUSR1, which kills it otherwise."""
+    try:
+        with open(f"/proc/{pid}/status") as status:
+            mask = next(line for line in status if line.startswith("SigCgt"))
+    except (OSError, StopIteration):
+        return False
+    return bool(int(mask.split()[1], 16) >> (signal.SIGUSR1 - 1) & 1)

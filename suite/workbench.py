@@ -1,0 +1,108 @@
+"""One adapter on the bench: its sources, what it prepared, and the loaders it opens.
+
+This side runs in the process of the loader.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from loaderproof.loaders import registry, sources
+from loaderproof.loaders.contract import Adapter, Loader, Request, Source
+from loaderproof.loaders.store import cache_root, make_once
+from loaderproof.suite.catalogue import Catalogue
+from loaderproof.suite.observation import Scenario
+
+_RECORD = "prepared.json"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What an adapter wrote for a source, and the seconds that it took when it was written."""
+
+    directory: Path
+    seconds: float
+
+
+class Workbench:
+    """Opens the loaders of one adapter.
+
+    Args:
+        spec: built-in name, `module:attr` or `path.py:attr`.
+        adapter: the adapter itself, where it is at hand already.
+    """
+
+    def __init__(self, spec: str, adapter: Adapter | None = None) -> None:
+        self.adapter = adapter or registry.load(spec)
+        self.source = cache(self._source)
+        self.catalogue = cache(self._catalogue)
+        # What an adapter under development wrote yesterday says nothing about its code of today.
+        self._own = None if spec in registry.BUILTIN else tempfile.TemporaryDirectory(prefix="loaderproof-")
+
+    def prepare(self, source: Source) -> Prepared:
+        """Return what the adapter has on disk for this source, written now if it was not there."""
+        root = Path(self._own.name) if self._own else cache_root() / "prepared"
+        form = self.adapter.description.on_disk
+        if form is None:
+            return Prepared(root, 0.0)
+        place = make_once(root / form / source.fingerprint, lambda target: self._write(source, target))
+        return Prepared(place / "data", json.loads((place / _RECORD).read_text())["seconds"])
+
+    def _write(self, source: Source, target: Path) -> None:
+        directory = target / "data"
+        directory.mkdir()
+        started = time.perf_counter()
+        self.adapter.prepare(source, directory)
+        record = {"seconds": time.perf_counter() - started, "source": source.name}
+        (target / _RECORD).write_text(json.dumps(record))
+
+    def open(self, source: Source, request: Request) -> Loader:
+        """Open a loader over any source."""
+        return self.adapter.open(source, self.prepare(source).directory, request)
+
+    @contextmanager
+    def opened(self, scenario: Scenario) -> Iterator[Loader]:
+        """Open the loader of a scenario over a source of its own, and close it at the end."""
+        loader = self.open(self.fresh_source(scenario), scenario.request)
+        try:
+            yield loader
+        finally:
+            close(loader)
+
+    def fresh_source(self, scenario: Scenario) -> Source:
+        """Return a copy of the source, so that a loader that damages it damages no later test."""
+        return copy.deepcopy(self.source(scenario.data, scenario.request.split))
+
+    def close(self) -> None:
+        """Remove what an adapter under development wrote."""
+        if self._own:
+            self._own.cleanup()
+
+    @staticmethod
+    def _source(data: str, split: str) -> Source:
+        return sources.load(data)[split]
+
+    def _catalogue(self, data: str, split: str) -> Catalogue:
+        return Catalogue(self.source(data, split))
+
+
+def start_epoch(loader: Loader, epoch: int) -> None:
+    """Tell a loader which epoch comes, if it wants to know."""
+    hook = getattr(loader, "set_epoch", None)
+    if hook is not None:
+        hook(epoch)
+
+
+def close(loader: Loader) -> None:
+    """Close a loader, if it can be closed."""
+    hook = getattr(loader, "close", None)
+    if hook is not None:
+        hook()
