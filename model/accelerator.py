@@ -133,11 +133,9 @@ class Emulated(Accelerator):
             raise ValueError(msg)
         self.step_ns = step_ns
         self.name = f"emulated {step_ns / 1e6:g} ms step"
-        self._depth = depth
         self._clock = clock
         self._sleep = sleep
-        self._deadlines: deque[int] = deque()
-        self._busy_until = clock()
+        self._ends = deque([clock()] * depth, maxlen=depth)  # of the last steps, done or not
 
     def put(self, tensor: Tensor) -> Tensor:
         """Return a copy, as a transfer would make one.
@@ -149,18 +147,12 @@ class Emulated(Accelerator):
 
     def run(self, step: Step, images: Tensor, labels: Tensor) -> None:  # noqa: ARG002 - it computes nothing
         """Queue one step; sleep first if the queue is full."""
-        now = self._clock()
-        while self._deadlines and self._deadlines[0] <= now:
-            self._deadlines.popleft()
-        if len(self._deadlines) == self._depth:
-            now = self._sleep_until(self._deadlines.popleft())
-        self._busy_until = max(now, self._busy_until) + self.step_ns
-        self._deadlines.append(self._busy_until)
+        now = self._sleep_until(self._ends[0])
+        self._ends.append(max(now, self._ends[-1]) + self.step_ns)
 
     def synchronize(self) -> None:
         """Sleep until the last queued step is done."""
-        self._sleep_until(self._busy_until)
-        self._deadlines.clear()
+        self._sleep_until(self._ends[-1])
 
     def _sleep_until(self, deadline: int) -> int:
         while (now := self._clock()) < deadline:

@@ -112,13 +112,13 @@ def source_changes(bench: Workbench, scenario: Scenario) -> list[int]:
 
 
 def _changed(bench: Workbench, scenario: Scenario, source: Source) -> list[int]:
-    true = bench.catalogue(scenario.data, scenario.request.split).hashes
+    true = bench.catalogue(scenario).hashes
     return np.flatnonzero(Catalogue(source).hashes != true).tolist()
 
 
 def random_states(bench: Workbench, scenario: Scenario) -> list[str]:
     """Return the global random generators that an epoch moved."""
-    bench.prepare(bench.source(scenario.data, scenario.request.split))
+    bench.prepare(bench.source(scenario))
     before = _random_states()
     with bench.opened(scenario) as loader:
         for _ in recorder.pairs(loader):
@@ -175,7 +175,7 @@ class Outcome:
 
 def poison(bench: Workbench, scenario: Scenario, place: int, error: str, message: str) -> Outcome:
     """Have one sample of the source raise, and see what becomes of the exception."""
-    source = Poisoned(bench.source(scenario.data, scenario.request.split), place, ERRORS[error](message))
+    source = Poisoned(bench.source(scenario), place, ERRORS[error](message))
     came = 0
     with tempfile.TemporaryDirectory(prefix="loaderproof-") as directory:
         try:
@@ -201,12 +201,12 @@ def left_behind(bench: Workbench, scenario: Scenario, cycles: int = 4) -> list[s
                 for _ in itertools.islice(loader, 2):
                     pass
             start_epoch(loader, 2)
-            for _ in _limited(loader, len(bench.source(scenario.data, scenario.request.split))):
+            for _ in _limited(loader, len(bench.source(scenario))):
                 pass
         del loader
         gc.collect()
 
-    bench.prepare(bench.source(scenario.data, scenario.request.split))
+    bench.prepare(bench.source(scenario))
     return leftovers.of(cycle, cycles)
 
 
@@ -214,17 +214,17 @@ def coverage(bench: Workbench, scenario: Scenario) -> Coverage:
     """Return the coverage of one epoch, in constant memory."""
     with bench.opened(scenario) as loader:
         start_epoch(loader, 0)
-        return recorder.covered(loader, bench.catalogue(scenario.data, scenario.request.split).fingerprint)
+        return recorder.covered(loader, bench.catalogue(scenario).fingerprint)
 
 
 def expected_coverage(bench: Workbench, scenario: Scenario) -> Coverage:
     """Return the coverage of the whole source."""
-    return bench.catalogue(scenario.data, scenario.request.split).coverage
+    return bench.catalogue(scenario).coverage
 
 
 def difference(bench: Workbench, scenario: Scenario) -> Difference:
     """Make a second pass that names what is missing, repeated, mislabelled or foreign."""
-    catalogue = bench.catalogue(scenario.data, scenario.request.split)
+    catalogue = bench.catalogue(scenario)
     with bench.opened(scenario) as loader:
         start_epoch(loader, 0)
         return catalogue.compare(*recorder.identities(loader, catalogue.fingerprint, 3 * len(catalogue.hashes)))
@@ -239,8 +239,8 @@ def length(loader: Any) -> int | None:
 
 
 def _observation(bench: Workbench, scenario: Scenario) -> tuple[Observation, recorder.Recorder]:
-    source = bench.source(scenario.data, scenario.request.split)
-    catalogue = bench.catalogue(scenario.data, scenario.request.split)
+    source = bench.source(scenario)
+    catalogue = bench.catalogue(scenario)
     return Observation(scenario, catalogue.labels, source.image_shape, None), recorder.Recorder(catalogue, scenario)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from loaderproof.loaders import registry
@@ -47,7 +45,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture
-def subject(request: pytest.FixtureRequest, case: Case) -> Iterator[Judged]:
+def subject(request: pytest.FixtureRequest, case: Case) -> Judged:
     """Return one loader to be judged; skip what it does not promise, expect its known failures."""
     item = request.node
     needed = tuple(promise for mark in item.iter_markers("promises") for promise in mark.args)
@@ -60,9 +58,8 @@ def subject(request: pytest.FixtureRequest, case: Case) -> Iterator[Judged]:
     if known:
         reason = f"{known.reason} ({known.link})"
         item.add_marker(pytest.mark.xfail(strict=True, raises=NotKept, reason=reason))
-    yield Judged(
-        session_of(request.config), case, test, _rule(item), _command(request.config, test, case)
-    )
+    command = _command(request.config, test, case)
+    return Judged(session_of(request.config), case, test, _rule(item), command, item.user_properties)
 
 
 def _rule(item: pytest.Item) -> str:

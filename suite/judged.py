@@ -45,6 +45,7 @@ class Judged:
         test: name of the test function.
         rule: what the test asserts, in one sentence.
         command: repeats the test.
+        properties: of the test's report.
     """
 
     session: Session
@@ -52,10 +53,25 @@ class Judged:
     test: str
     rule: str
     command: str
+    properties: list[tuple[str, object]]
 
     def scenario(self, data: str, epochs: int = 2, **asked: Any) -> Scenario:
         """Return a scenario for this loader."""
         return Scenario(data, self.case.request(**asked), epochs)
+
+    def timed_scenario(self, epochs: int = 1, **asked: Any) -> Scenario:
+        """Return a scenario over the data and as many samples of it as the options say."""
+        settings = self.session.settings
+        request = self.case.request(**{"shuffle": True, "seed": 1, **asked})
+        return Scenario(settings.data, request, epochs, settings.samples)
+
+    def note(self, kind: str, figures: dict[str, Any]) -> None:
+        """Keep figures for the table at the end."""
+        self.properties.append((f"loader_{kind}", figures))
+
+    def progress(self, text: str) -> None:
+        """Show how far a long test is."""
+        self.session.progress(text)
 
     def run(self, experiment: str, scenario: Scenario, **more: object) -> Any:
         """Return what came out of an experiment, which is run once for all tests.
@@ -73,6 +89,19 @@ class Judged:
         if failure:
             self.fail(Place(scenario), failure)
         pytest.skip(f"not observed, for the reason that {reported_by} gives")
+
+    def ask(self, experiment: str, place: Place, *, times: float = 1, **arguments: object) -> Any:
+        """Return what comes out of an experiment now, in the process of this loader.
+
+        Raises:
+            NotKept: the loader gave no answer.
+        """
+        failure = ""
+        try:
+            return self.session.subject(self.case.spec).run(experiment, times=times, **arguments)
+        except SubjectError as error:
+            failure = str(error)
+        self.fail(place, failure)
 
     def watch(self, scenarios: Iterable[Scenario]) -> Iterator[tuple[Observation, Epoch, Place]]:
         """Yield every epoch of every scenario."""

@@ -17,15 +17,18 @@ class Scenario:
         data: a name that `loaders.sources.load` takes.
         request: as the loader gets it.
         epochs: passes over the one loader.
+        first: only so many samples of the split, from its beginning; None for all.
     """
 
     data: str
     request: Request
     epochs: int = 2
+    first: int | None = None
 
     def __str__(self) -> str:
         request = self.request
-        asked = f"{self.data}, {request.split}, batch_size={request.batch_size}, shuffle={request.shuffle}"
+        limit = "" if self.first is None else f"[:{self.first}]"
+        asked = f"{self.data}{limit}, {request.split}, batch_size={request.batch_size}, shuffle={request.shuffle}"
         asked += f", seed={request.seed}, drop_last={request.drop_last}, num_workers={request.num_workers}"
         return asked + "".join(f", {name}={value!r}" for name, value in request.options.items())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -68,9 +69,15 @@ class Unobserved(Exception):  # noqa: N818 - it is no error, but the reason of a
 
 @dataclass
 class Session:
-    """The run: its settings, its cases, and at most one living loader process."""
+    """The run: its settings, its cases, and at most one living loader process.
+
+    Attributes:
+        settings: what the options say.
+        progress: shows how far a long test is.
+    """
 
     settings: Settings
+    progress: Callable[[str], None] = field(default=lambda text: None)
     _subjects: dict[str, Any] = field(default_factory=dict)
     _seen: dict[tuple[str, str, str], Any] = field(default_factory=dict)
     _lost: dict[tuple[str, str, str], str] = field(default_factory=dict)

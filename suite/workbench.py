@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from loaderproof.loaders import registry, sources
 from loaderproof.loaders.contract import Adapter, Loader, Request, Source
@@ -42,10 +43,23 @@ class Workbench:
 
     def __init__(self, spec: str, adapter: Adapter | None = None) -> None:
         self.adapter = adapter or registry.load(spec)
-        self.source = cache(self._source)
-        self.catalogue = cache(self._catalogue)
+        self.timed: Any = None  # what `rounds` keeps from one round to the next
+        self._sources = cache(_source)
+        self._catalogues = cache(lambda *place: Catalogue(self._sources(*place)))
         # What an adapter under development wrote yesterday says nothing about its code of today.
         self._own = None if spec in registry.BUILTIN else tempfile.TemporaryDirectory(prefix="loaderproof-")
+
+    def source(self, scenario: Scenario) -> Source:
+        """Return the source of a scenario; not to be handed to loaders, which may damage it."""
+        return self._sources(*_place(scenario))
+
+    def fresh_source(self, scenario: Scenario) -> Source:
+        """Return a copy of the source, so that a loader that damages it damages no later test."""
+        return copy.deepcopy(self.source(scenario))
+
+    def catalogue(self, scenario: Scenario) -> Catalogue:
+        """Return the catalogue of the source of a scenario."""
+        return self._catalogues(*_place(scenario))
 
     def prepare(self, source: Source) -> Prepared:
         """Return what the adapter has on disk for this source, written now if it was not there."""
@@ -77,21 +91,19 @@ class Workbench:
         finally:
             close(loader)
 
-    def fresh_source(self, scenario: Scenario) -> Source:
-        """Return a copy of the source, so that a loader that damages it damages no later test."""
-        return copy.deepcopy(self.source(scenario.data, scenario.request.split))
-
     def close(self) -> None:
         """Remove what an adapter under development wrote."""
         if self._own:
             self._own.cleanup()
 
-    @staticmethod
-    def _source(data: str, split: str) -> Source:
-        return sources.load(data)[split]
 
-    def _catalogue(self, data: str, split: str) -> Catalogue:
-        return Catalogue(self.source(data, split))
+def _place(scenario: Scenario) -> tuple[str, str, int | None]:
+    return scenario.data, scenario.request.split, scenario.first
+
+
+def _source(data: str, split: str, count: int | None) -> Source:
+    source = sources.load(data)[split]
+    return source if count is None or count >= len(source) else sources.first(source, count)
 
 
 def start_epoch(loader: Loader, epoch: int) -> None:

@@ -275,18 +275,30 @@ def test_failing_evaluation_leaves_training_mode():
     assert model.training
 
 
-def test_loader_runs_with_gradients_on():
-    """Only the network is evaluated without gradients; the loader's own code runs as in training."""
+def test_only_the_network_is_evaluated_without_gradients():
+    """Gradients are off where the network runs and on where the loader's own code runs."""
     seen = []
+
+    class Model(nn.Flatten):
+        def forward(self, images: Tensor) -> Tensor:
+            seen.append(("network", torch.is_grad_enabled()))
+            return super().forward(images)
 
     def loader() -> Iterator[tuple[Tensor, Tensor]]:
         for batch in batches(2, 2):
-            seen.append(torch.is_grad_enabled())
+            seen.append(("loader", torch.is_grad_enabled()))
             yield batch
 
-    evaluate(Trainer(SHAPE, 2, Cpu()).model, loader(), Cpu())
+    evaluate(Model(), loader(), Cpu())
 
-    assert [True, True] == seen
+    assert [("loader", True), ("network", False)] * 2 == seen
+
+
+def test_training_loss_has_no_history():
+    """The loss that is kept between steps holds on to no step's activations."""
+    loss = Trainer(SHAPE, 2, Cpu()).step(*batches(2)[0])
+
+    assert ((), False) == (tuple(loss.shape), loss.requires_grad)
 
 
 def test_evaluation_of_nothing_is_refused():

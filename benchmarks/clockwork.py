@@ -1,0 +1,101 @@
+"""What the training loop's own clockwork costs: `python benchmarks/clockwork.py`.
+
+Passes of the bare loop and of `run_pass` are made in pairs, in random balanced order, on batches
+that a resident loader gathers from memory, the cheapest there are. Reported is the median of
+run_pass / bare over the pairs, with the interval that holds the true median in 99 of 100 runs.
+No step is computed, so on `cpu` the loader's own work is all that the cost is a share of: no run with a
+network, and none with a slower loader, can show a larger one.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from loaderproof.model.accelerator import Accelerator, Step, accelerator
+from loaderproof.model.training import Batches, run_pass
+
+SAMPLES, BATCH_SIZE = 6_400, 64
+PAIRS = {"cpu": 1000, "emulated:0.3ms": 200, "emulated:2ms": 40}
+NO_LOSS = torch.zeros(())
+
+
+class Resident:
+    """Shuffled batches gathered from tensors in memory."""
+
+    def __init__(self) -> None:
+        self.images = torch.rand(SAMPLES, 1, 28, 28)
+        self.labels = torch.randint(10, (SAMPLES,))
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for chosen in torch.randperm(SAMPLES).split(BATCH_SIZE):
+            yield self.images[chosen], self.labels[chosen]
+
+
+def no_step(images: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - called as a step is
+    """Compute nothing."""
+    return NO_LOSS
+
+
+def bare_pass(batches: Batches, device: Accelerator, step: Step) -> None:
+    """Make the pass that `run_pass` makes, without a clock or a count."""
+    device.synchronize()
+    for images, labels in batches:
+        images, labels = device.put(images), device.put(labels)  # noqa: PLW2901 - as `run_pass` does
+        device.run(step, images, labels)
+    device.synchronize()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return how long a call takes."""
+    gc.collect(0)
+    start = time.perf_counter_ns()
+    work()
+    return (time.perf_counter_ns() - start) / 1e9
+
+
+def paired(bare: Callable[[], object], clocked: Callable[[], object], pairs: int) -> list[tuple[float, float]]:
+    """Return the seconds of both, pair by pair; each goes first in half of the pairs."""
+    clocked_first = [False, True] * (pairs // 2)
+    random.shuffle(clocked_first)
+    times = []
+    for swap in clocked_first:
+        pair = [seconds(work) for work in ((clocked, bare) if swap else (bare, clocked))]
+        times.append((pair[1], pair[0]) if swap else (pair[0], pair[1]))
+    return times
+
+
+def median_interval(values: list[float]) -> tuple[float, float, float]:
+    """Return the median and its 99 % interval, by order statistics."""
+    ordered = sorted(values)
+    reach = math.ceil(2.576 * math.sqrt(len(ordered)) / 2)
+    middle = len(ordered) // 2
+    return ordered[max(middle - reach, 0)], statistics.median(ordered), ordered[min(middle + reach, len(ordered) - 1)]
+
+
+def main() -> None:
+    """Print one line for each kind of run."""
+    torch.set_num_threads(1)
+    batches, steps = Resident(), SAMPLES // BATCH_SIZE
+    print(f"run_pass / bare loop, passes of {steps} steps, resident batches of {BATCH_SIZE}x1x28x28")
+    print(f"{'device':24}{'pairs':>6}{'us/step bare':>14}{'cost':>9}   99 % interval")
+    for spec, pairs in PAIRS.items():
+        device = accelerator(spec)
+        loops = partial(bare_pass, batches, device, no_step), partial(run_pass, batches, device, no_step)
+        paired(*loops, pairs=2)  # warm-up
+        times = paired(*loops, pairs=pairs)
+        low, cost, high = median_interval([clocked / bare - 1 for bare, clocked in times])
+        bare_us = statistics.median(bare for bare, _ in times) / steps * 1e6
+        print(f"{device.name:24}{pairs:6}{bare_us:14.1f}{cost:+9.2%}   {low:+.2%} to {high:+.2%}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""TensorFlow beside PyTorch, and the article's pipeline of tf.data.
+
+TensorFlow is imported here and nowhere else: in the order that does not crash, and without a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from loaderproof.loaders._epochs import ClosingLoader, number_of_batches
+from loaderproof.loaders.contract import Loader, Request
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PARALLEL_CALLS = 4
+PREFETCH = 5
+
+
+def import_tensorflow() -> Any:
+    """Return the module tensorflow, which gets no GPU and says less than it would."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    before = random.getstate()
+    # TensorFlow before triton ends in a segmentation fault; torchvision imports triton if it is there.
+    for first in ("torchvision", "triton"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(first)
+            break
+    import tensorflow as tf
+
+    random.setstate(before)  # the import draws from the global generator, which is the caller's
+    if tf.config.get_visible_devices("GPU"):
+        tf.config.set_visible_devices([], "GPU")
+    return tf
+
+
+def import_tfds() -> Any:
+    """Return the module tensorflow_datasets, which shows no progress bars."""
+    import_tensorflow()
+    import tensorflow_datasets as tfds
+
+    tfds.disable_progress_bar()
+    return tfds
+
+
+def shuffled(samples: Any, buffer: int, request: Request) -> Any:
+    """Return a tf.data.Dataset in another order each time, or as it is if no shuffle is asked for.
+
+    The seed and the number of epochs begun decide the order.
+
+    Args:
+        samples: a tf.data.Dataset.
+        buffer: elements that each random choice is made from.
+        request: says whether to shuffle, and the seed.
+    """
+    if not request.shuffle:
+        return samples
+    return samples.shuffle(max(1, buffer), seed=request.seed, reshuffle_each_iteration=True)
+
+
+def batched(samples: Any, request: Request, *, autotune: bool = False) -> Any:
+    """Return the rest of the article's pipeline: batch, map, prefetch.
+
+    Args:
+        samples: a tf.data.Dataset of (image uint8 HWC, label).
+        request: says how to batch.
+        autotune: whether tf.data chooses the parallel calls of map and the depth of prefetch.
+    """
+    tf = import_tensorflow()
+    calls, depth = (tf.data.AUTOTUNE, tf.data.AUTOTUNE) if autotune else (PARALLEL_CALLS, PREFETCH)
+
+    def channels_first(images: Any, labels: Any) -> tuple[Any, Any]:
+        return tf.cast(tf.transpose(images, (0, 3, 1, 2)), tf.float32) / 255.0, labels
+
+    batches = samples.batch(request.batch_size, drop_remainder=request.drop_last)
+    return batches.map(channels_first, num_parallel_calls=calls, deterministic=True).prefetch(depth)
+
+
+def loader_of(batches: Any, samples: int, request: Request) -> Loader:
+    """Return a loader over a tf.data.Dataset of batches, read as NumPy like the article's.
+
+    TFDS hands out each batch in TensorFlow's own memory, writable and without a copy. That is
+    safe because `batch` fills new memory each time; it would not be behind a cache of batches.
+    """
+    import torch
+
+    arrays = import_tfds().as_numpy(batches)
+    return ClosingLoader(Wrapped(arrays, torch.from_numpy), number_of_batches(samples, request))
+
+
+class Wrapped:
+    """Batches of another library as torch tensors.
+
+    Args:
+        batches: gives (images, labels), from the start each time that it is iterated.
+        wrap: makes a tensor of either.
+    """
+
+    def __init__(self, batches: Iterable[Any], wrap: Callable[[Any], Tensor]) -> None:
+        self._batches = batches
+        self._wrap = wrap
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for images, labels in self._batches:
+            yield self._wrap(images), self._wrap(labels)

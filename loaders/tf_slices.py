@@ -1,0 +1,31 @@
+"""The article's fifth question, own data: from_tensor_slices over arrays, without TFDS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loaderproof.loaders._epochs import ClosingLoader, number_of_batches
+from loaderproof.loaders._tensorflow import Wrapped, batched, import_tensorflow, shuffled
+from loaderproof.loaders.contract import Adapter, Description, Loader, Promise, Request, Source, promised
+
+
+class TfSlices(Adapter):
+    """tf.data over arrays in memory, handed to torch by DLPack."""
+
+    description = Description(
+        name="tf_slices",
+        summary="tf.data.Dataset.from_tensor_slices over arrays in memory, without TFDS",
+        promises=promised(Promise.WORKERS),
+        requires=("tensorflow", "torch"),
+        extra="tf",
+    )
+
+    def open(self, source: Source, directory: Path, request: Request) -> Loader:
+        """Return the pipeline of `tfds_numpy` over the source's own arrays."""
+        tf = import_tensorflow()
+        import torch
+
+        samples = tf.data.Dataset.from_tensor_slices(source.arrays())
+        batches = batched(shuffled(samples, len(source), request), request)
+        # Without TFDS, TensorFlow's arrays are copies or read-only; its tensors are neither.
+        return ClosingLoader(Wrapped(batches, torch.from_dlpack), number_of_batches(len(source), request))

@@ -1,0 +1,65 @@
+"""The article's sixth question, data larger than memory: a builder's shards, read interleaved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loaderproof.loaders._epochs import options_of
+from loaderproof.loaders._tensorflow import PARALLEL_CALLS, batched, import_tensorflow, loader_of, shuffled
+from loaderproof.loaders._tfds import FORMAT, SHARDS, SPLIT, TfdsAdapter, builder_of
+from loaderproof.loaders.contract import Description, Loader, Promise, Request, Source, Variant, promised
+
+SHUFFLE_BUFFER = 10_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the shards are read.
+
+    Attributes:
+        shuffle_buffer: encoded samples that each random choice is made from.
+    """
+
+    shuffle_buffer: int = SHUFFLE_BUFFER
+
+
+class TfdsBuilder(TfdsAdapter):
+    """A GeneratorBasedBuilder over any source, and tf.data over its shards."""
+
+    description = Description(
+        name="tfds_builder",
+        summary="a TFDS builder's sharded TFRecords, interleaved: for data larger than memory",
+        promises=promised(Promise.WORKERS),
+        requires=("tensorflow", "tensorflow_datasets", "torch"),
+        extra="tf",
+        variants={"": Variant(shuffle_buffer=SHUFFLE_BUFFER)},
+        on_disk=FORMAT,
+    )
+
+    def open(self, source: Source, directory: Path, request: Request) -> Loader:
+        """Return shuffled shards, interleaved, then a shuffle buffer; in order, one shard after another."""
+        builder = builder_of(directory)
+        records = shuffled(_records(builder, request), options_of(Options, request).shuffle_buffer, request)
+
+        def decoded(record: Any) -> tuple[Any, Any]:
+            sample = builder.info.features.deserialize_example(record)
+            return sample["image"], sample["label"]
+
+        # Decoding comes behind the shuffle, whose buffer then holds the smaller, encoded samples.
+        samples = records.map(decoded, num_parallel_calls=PARALLEL_CALLS, deterministic=True)
+        return loader_of(batched(samples, request), len(source), request)
+
+
+def _records(builder: Any, request: Request) -> Any:
+    """Return a tf.data.Dataset of encoded samples from all shards."""
+    tf = import_tensorflow()
+    files = [str(path) for path in builder.info.splits[SPLIT].filepaths]
+    shards = shuffled(tf.data.Dataset.from_tensor_slices(files), len(files), request)
+    return shards.interleave(
+        tf.data.TFRecordDataset,
+        cycle_length=SHARDS if request.shuffle else 1,
+        num_parallel_calls=PARALLEL_CALLS if request.shuffle else None,
+        deterministic=True,
+    )

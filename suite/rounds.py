@@ -1,0 +1,145 @@
+"""What the benchmarks have done to a loader, in its own process; times are taken here."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from loaderproof.loaders.contract import Loader, Request, Source
+from loaderproof.model.accelerator import Accelerator, Step, accelerator
+from loaderproof.model.training import Batches, Trainer, run_pass
+from loaderproof.suite.observation import Scenario
+from loaderproof.suite.timeline import Timing, timing
+from loaderproof.suite.workbench import Workbench, close, start_epoch
+
+# Distinct batches of the ceiling; more would only measure how much memory there is.
+_CEILING_BATCHES = 16
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What it took to get ready; in seconds.
+
+    Attributes:
+        prepare_s: writing the on-disk format, when that was done.
+        open_s: opening the loader.
+        samples: in one epoch.
+        batches: that an epoch of so many samples fills.
+        device: name of the accelerator.
+    """
+
+    prepare_s: float
+    open_s: float
+    samples: int
+    batches: int
+    device: str
+
+
+class Timed:
+    """An open loader, the device it feeds, and the ceiling beside it."""
+
+    def __init__(self, source: Source, loader: Loader, request: Request, device: Accelerator) -> None:
+        self.loader, self.device = loader, device
+        self.trainer = Trainer(source.image_shape, source.num_classes, device, seed=request.seed)
+        self.ceiling = Ceiling(source, request, device)
+        self.epoch = 0
+
+
+class Ceiling:
+    """As many batches as an epoch has, of the same sizes, that lie on the device already."""
+
+    def __init__(self, source: Source, request: Request, device: Accelerator) -> None:
+        count, size = len(source), request.batch_size
+        self._sizes = [size] * (count // size) + ([count % size] if count % size and not request.drop_last else [])
+        self._batches = [_batch(source, start, size, device) for start in range(0, min(count, _CEILING_BATCHES * size), size)]
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for (images, labels), size in zip(itertools.cycle(self._batches), self._sizes):  # noqa: B905 - cycle has no end
+            yield (images, labels) if len(labels) == size else (images[:size], labels[:size])
+
+
+def start(bench: Workbench, scenario: Scenario, device: str) -> Setup:
+    """Open the loader of a scenario for the rounds that follow."""
+    finish(bench)
+    source = bench.source(scenario)
+    prepared = bench.prepare(source)
+    began = time.perf_counter()
+    loader = bench.open(source, scenario.request)
+    opened = time.perf_counter() - began
+    bench.timed = timed = Timed(source, loader, scenario.request, accelerator(device))
+    return Setup(prepared.seconds, opened, len(source), len(timed.ceiling), timed.device.name)
+
+
+def settle(bench: Workbench) -> None:
+    """Collect garbage now, so that no round pays for the one before it."""
+    del bench
+    gc.collect()
+
+
+def train(bench: Workbench) -> Timing:
+    """Train on the loader's next epoch."""
+    return _train(bench.timed, _next_epoch(bench.timed))
+
+
+def train_on_ceiling(bench: Workbench) -> Timing:
+    """Train on the ceiling's batches."""
+    return _train(bench.timed, bench.timed.ceiling)
+
+
+def load(bench: Workbench) -> Timing:
+    """Go through the loader's next epoch and do nothing with it."""
+    return _alone(_next_epoch(bench.timed))
+
+
+def finish(bench: Workbench) -> None:
+    """Close the loader that was timed last."""
+    if bench.timed:
+        close(bench.timed.loader)
+    bench.timed = None
+
+
+def _next_epoch(timed: Timed) -> Loader:
+    start_epoch(timed.loader, timed.epoch)
+    timed.epoch += 1
+    return timed.loader
+
+
+def _alone(loader: Loader) -> Timing:
+    laps, samples, stamp = [], 0, time.perf_counter_ns
+    began = asked = stamp()
+    for _, labels in loader:
+        received = stamp()
+        laps += (asked, received, received, received)
+        samples += len(labels)
+        asked = stamp()
+    ended = stamp()
+    return timing(laps, began, ended, ended, samples)
+
+
+def _train(timed: Timed, batches: Batches) -> Timing:
+    made = run_pass(batches, timed.device, learning(timed.trainer))
+    return timing(made.laps, made.started_ns, made.exhausted_ns, made.ended_ns, made.samples)
+
+
+def learning(trainer: Trainer) -> Step:
+    """Return the training step, which also takes the uint8 images and int32 labels that a loader may declare."""
+
+    def step(images: Tensor, labels: Tensor) -> Tensor:
+        return trainer.step(images / 255 if images.dtype == torch.uint8 else images, labels.long())
+
+    return step
+
+
+def _batch(source: Source, start: int, size: int, device: Accelerator) -> tuple[Tensor, Tensor]:
+    samples = [source[index % len(source)] for index in range(start, start + size)]
+    images = torch.stack([torch.from_numpy(image).permute(2, 0, 1) for image, _ in samples]).float() / 255
+    return device.put(images.contiguous()), device.put(torch.tensor([label for _, label in samples]))

@@ -1,0 +1,139 @@
+"""What is known of each loader at the end of a run, and its rank or the reason why it has none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from loaderproof.suite.statistics import Ratio
+
+PLAIN = "torch_dataloader"
+
+
+@dataclass
+class Standing:
+    """One row of the table.
+
+    Attributes:
+        label: of the case.
+        passed, failed, deviating, unobserved: conformance tests, by name with parameters.
+        training, loading: figures of the benchmarks, if they ran.
+        rank: 1 for the fastest; loaders whose intervals overlap share one. None without a rank.
+        reason: why there is no rank.
+        to_plain: speed as a multiple of the best plain PyTorch loader's.
+        break_even: epochs after which the setup has paid back against it; inf for never.
+    """
+
+    label: str
+    passed: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    deviating: list[str] = field(default_factory=list)
+    unobserved: list[str] = field(default_factory=list)
+    training: dict[str, Any] | None = None
+    loading: dict[str, Any] | None = None
+    rank: int | None = None
+    reason: str = ""
+    to_plain: Ratio | None = None
+    break_even: float | None = None
+
+    @property
+    def owed(self) -> int:
+        """Number of conformance tests that the loader owes."""
+        return len(self.passed) + len(self.failed) + len(self.deviating) + len(self.unobserved)
+
+    @property
+    def to_ceiling(self) -> Ratio | None:
+        """Speed as a share of the ceiling's."""
+        return Ratio(**self.training["to_ceiling"]) if self.training else None
+
+
+def standings(reports: Iterable[pytest.TestReport]) -> list[Standing]:
+    """Collect what the reports of the suite's tests say of each loader, and rank them.
+
+    Args:
+        reports: of all phases of all tests; those of other tests do not count.
+    """
+    rows: dict[str, Standing] = {}
+    for report in reports:
+        properties = dict(report.user_properties)
+        if "loader" in properties:
+            _add(rows.setdefault(properties["loader"], Standing(properties["loader"])), report, properties)
+    _compare(list(rows.values()))
+    return list(rows.values())
+
+
+def _add(row: Standing, report: pytest.TestReport, properties: dict[str, Any]) -> None:
+    if report.when == "call" and "loader_train" in properties:
+        row.training = properties["loader_train"]
+    if report.when == "call" and "loader_load" in properties:
+        row.loading = properties["loader_load"]
+    if "/conformance/" not in report.nodeid.replace("\\", "/"):
+        return
+    test = report.nodeid.rpartition("::")[2]
+    if hasattr(report, "wasxfail") and report.skipped:
+        row.deviating.append(test)
+    elif report.failed:
+        row.failed.append(test)
+    elif report.skipped and "not observed" in str(report.longrepr):
+        row.unobserved.append(test)
+    elif report.passed and report.when == "call":
+        row.passed.append(test)
+
+
+def _compare(rows: list[Standing]) -> None:
+    plain = max(
+        (row for row in rows if row.label.startswith(PLAIN) and row.to_ceiling),
+        key=lambda row: row.to_ceiling.value,
+        default=None,
+    )
+    for row in rows:
+        if plain and row.to_ceiling:
+            row.to_plain = Ratio(1, 1, 1) if row is plain else row.to_ceiling / plain.to_ceiling
+            row.break_even = _break_even(row, plain)
+        row.reason = _why_unranked(row)
+    _rank([row for row in rows if not row.reason])
+
+
+def _why_unranked(row: Standing) -> str:
+    if not row.training:
+        return "not timed"
+    if not row.training["equal_work"]:
+        came = row.training["delivered"]
+        return f"unequal work: {min(came)} to {max(came)} samples for {row.training['samples']}"
+    broken = row.failed + row.unobserved + row.deviating
+    if broken:
+        return f"does not keep: {broken[0].partition('[')[0].removeprefix('test_')}" + (
+            f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+        )
+    return "" if row.passed else "conformance was not tested"
+
+
+def _rank(rows: list[Standing]) -> None:
+    """Rank by speed; whoever cannot be told from the first of a group shares its rank."""
+    rows.sort(key=lambda row: -row.to_ceiling.value)
+    leader = None
+    for place, row in enumerate(rows, start=1):
+        if leader is None or row.to_ceiling.differs(leader.to_ceiling):
+            leader, row.rank = row, place
+        else:
+            row.rank = leader.rank
+
+
+def _break_even(row: Standing, plain: Standing) -> float | None:
+    """Return after how many epochs the dearer setup has paid back; 0 if it is not dearer."""
+    if row is plain:
+        return None
+    dearer = _setup(row) - _setup(plain)
+    if dearer <= 0:
+        return 0.0
+    # Epochs are compared through the ceiling, which both were measured beside.
+    gain = row.training["seconds"] * (row.to_plain.value - 1)
+    return dearer / gain if gain > 0 else math.inf
+
+
+def _setup(row: Standing) -> float:
+    return row.training["prepare_s"] + row.training["open_s"] + row.training["first_batch_s"]
