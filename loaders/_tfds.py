@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from loaderproof.loaders._tensorflow import import_tfds
+from loaderproof.loaders._tensorflow import import_tensorflow, import_tfds
 from loaderproof.loaders.contract import Adapter, Source
 
 FORMAT = "tfds-1"
@@ -25,7 +27,9 @@ class TfdsAdapter(Adapter):
         config = tfds.download.DownloadConfig(
             try_download_gcs=False, num_shards=max(1, min(SHARDS, len(source)))
         )
-        _builder_class()(source, data_dir=directory).download_and_prepare(download_config=config)
+        builder = _builder_class()(source, data_dir=directory)
+        with contextlib.redirect_stdout(io.StringIO()):  # TFDS prints what it does, and has no switch for it
+            builder.download_and_prepare(download_config=config)
 
 
 def builder_of(directory: Path) -> Any:
@@ -35,8 +39,6 @@ def builder_of(directory: Path) -> Any:
 
 def in_memory(directory: Path) -> Any:
     """Return a tf.data.Dataset of (image, label), decoded and held in memory."""
-    from loaderproof.loaders._tensorflow import import_tensorflow
-
     whole = builder_of(directory).as_dataset(split=SPLIT, batch_size=-1, as_supervised=True, **_in_order())
     return import_tensorflow().data.Dataset.from_tensor_slices(whole)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from loaderproof.loaders._epochs import options_of
 from loaderproof.loaders._tensorflow import PARALLEL_CALLS, batched, import_tensorflow, loader_of, shuffled
-from loaderproof.loaders._tfds import FORMAT, SHARDS, SPLIT, TfdsAdapter, builder_of
+from loaderproof.loaders._tfds import FORMAT, SPLIT, TfdsAdapter, builder_of
 from loaderproof.loaders.contract import Description, Loader, Promise, Request, Source, Variant, promised
 
 SHUFFLE_BUFFER = 10_000
@@ -56,10 +56,12 @@ def _records(builder: Any, request: Request) -> Any:
     """Return a tf.data.Dataset of encoded samples from all shards."""
     tf = import_tensorflow()
     files = [str(path) for path in builder.info.splits[SPLIT].filepaths]
+    if not request.shuffle:
+        return tf.data.TFRecordDataset(files)
     shards = shuffled(tf.data.Dataset.from_tensor_slices(files), len(files), request)
     return shards.interleave(
         tf.data.TFRecordDataset,
-        cycle_length=SHARDS if request.shuffle else 1,
-        num_parallel_calls=PARALLEL_CALLS if request.shuffle else None,
+        cycle_length=len(files),
+        num_parallel_calls=tf.data.AUTOTUNE,  # a number is refused if there are fewer files
         deterministic=True,
     )
