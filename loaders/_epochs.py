@@ -5,15 +5,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from loaderproof.loaders.contract import Request
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    Batch = tuple[Tensor, Tensor]
-
+Batch: TypeAlias = "tuple[Tensor, Tensor]"
 Options = TypeVar("Options")
 
 
@@ -97,12 +96,13 @@ class ClosingLoader:
 
     Args:
         batches: gives an epoch each time that it is iterated.
-        length: batches in an epoch.
+        samples: how many there are.
+        request: says how to batch.
     """
 
-    def __init__(self, batches: Iterable[Batch], length: int) -> None:
+    def __init__(self, batches: Iterable[Batch], samples: int, request: Request) -> None:
         self._batches = batches
-        self._length = length
+        self._length = number_of_batches(samples, request)
         self._begun: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def __len__(self) -> int:

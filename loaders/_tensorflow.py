@@ -12,19 +12,22 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from loaderproof.loaders._epochs import ClosingLoader, number_of_batches
-from loaderproof.loaders.contract import Loader, Request
+from loaderproof.loaders._epochs import Batch
+from loaderproof.loaders.contract import Request
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 PARALLEL_CALLS = 4
 PREFETCH = 5
+# No log level hides what oneDNN says on every start; the pipelines are as fast without it.
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
 def import_tensorflow() -> Any:
     """Return the module tensorflow, which gets no GPU and says less than it would."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
     before = random.getstate()
     # TensorFlow before triton ends in a segmentation fault; torchvision imports triton if it is there.
     for first in ("torchvision", "triton"):
@@ -81,16 +84,15 @@ def batched(samples: Any, request: Request, *, autotune: bool = False) -> Any:
     return batches.map(channels_first, num_parallel_calls=calls, deterministic=True).prefetch(depth)
 
 
-def loader_of(batches: Any, samples: int, request: Request) -> Loader:
-    """Return a loader over a tf.data.Dataset of batches, read as NumPy like the article's.
+def as_torch(batches: Any) -> Iterable[Batch]:
+    """Return a tf.data.Dataset of batches as torch tensors, read as NumPy like the article's.
 
     TFDS hands out each batch in TensorFlow's own memory, writable and without a copy. That is
     safe because `batch` fills new memory each time; it would not be behind a cache of batches.
     """
     import torch
 
-    arrays = import_tfds().as_numpy(batches)
-    return ClosingLoader(Wrapped(arrays, torch.from_numpy), number_of_batches(samples, request))
+    return Wrapped(import_tfds().as_numpy(batches), torch.from_numpy)
 
 
 class Wrapped:
@@ -105,6 +107,6 @@ class Wrapped:
         self._batches = batches
         self._wrap = wrap
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def __iter__(self) -> Iterator[Batch]:
         for images, labels in self._batches:
             yield self._wrap(images), self._wrap(labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loaderproof.loaders._epochs import ClosingLoader, number_of_batches
+from loaderproof.loaders._epochs import ClosingLoader
 from loaderproof.loaders._tensorflow import Wrapped, batched, import_tensorflow, shuffled
 from loaderproof.loaders.contract import Adapter, Description, Loader, Promise, Request, Source, promised
 
@@ -28,4 +28,4 @@ class TfSlices(Adapter):
         samples = tf.data.Dataset.from_tensor_slices(source.arrays())
         batches = batched(shuffled(samples, len(source), request), request)
         # Without TFDS, TensorFlow's arrays are copies or read-only; its tensors are neither.
-        return ClosingLoader(Wrapped(batches, torch.from_dlpack), number_of_batches(len(source), request))
+        return ClosingLoader(Wrapped(batches, torch.from_dlpack), len(source), request)

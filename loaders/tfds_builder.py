@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loaderproof.loaders._epochs import options_of
-from loaderproof.loaders._tensorflow import PARALLEL_CALLS, batched, import_tensorflow, loader_of, shuffled
+from loaderproof.loaders._epochs import ClosingLoader, options_of
+from loaderproof.loaders._tensorflow import PARALLEL_CALLS, as_torch, batched, import_tensorflow, shuffled
 from loaderproof.loaders._tfds import FORMAT, SPLIT, TfdsAdapter, builder_of
 from loaderproof.loaders.contract import Description, Loader, Promise, Request, Source, Variant, promised
 
@@ -49,7 +49,7 @@ class TfdsBuilder(TfdsAdapter):
 
         # Decoding comes behind the shuffle, whose buffer then holds the smaller, encoded samples.
         samples = records.map(decoded, num_parallel_calls=PARALLEL_CALLS, deterministic=True)
-        return loader_of(batched(samples, request), len(source), request)
+        return ClosingLoader(as_torch(batched(samples, request)), len(source), request)
 
 
 def _records(builder: Any, request: Request) -> Any:

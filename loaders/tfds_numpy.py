@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from loaderproof.loaders._epochs import options_of
-from loaderproof.loaders._tensorflow import batched, loader_of, shuffled
+from loaderproof.loaders._epochs import ClosingLoader, options_of
+from loaderproof.loaders._tensorflow import as_torch, batched, shuffled
 from loaderproof.loaders._tfds import FORMAT, TfdsAdapter, from_disk, in_memory
 from loaderproof.loaders.contract import Description, Loader, Promise, Request, Source, Variant, promised
 
@@ -53,4 +53,4 @@ class TfdsNumpy(TfdsAdapter):
         samples = from_disk(directory).cache() if options.cache else in_memory(directory)
         buffer = len(source) if options.shuffle_buffer is None else options.shuffle_buffer
         batches = batched(shuffled(samples, buffer, request), request, autotune=options.autotune)
-        return loader_of(batches, len(source), request)
+        return ClosingLoader(as_torch(batches), len(source), request)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loaderproof.loaders._epochs import ClosingLoader, Order, number_of_batches, options_of
+from loaderproof.loaders._epochs import ClosingLoader, Order, options_of
 from loaderproof.loaders.contract import ALL_PROMISES, Adapter, Description, Loader, Request, Source, Variant
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class TorchDataLoader(Adapter):
             generator=torch.Generator().manual_seed(request.seed),
             **(ahead if request.num_workers else {}),  # type: ignore[arg-type]  # refused without workers
         )
-        return ClosingLoader(batches, number_of_batches(len(source), request))
+        return ClosingLoader(batches, len(source), request)
 
 
 class Samples:

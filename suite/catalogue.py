@@ -46,6 +46,12 @@ class Difference:
     mislabelled: list[int]
     foreign: int
 
+    def __str__(self) -> str:
+        kinds = {"missing": self.missing, "repeated": self.repeated, "mislabelled": self.mislabelled}
+        parts = [f"{len(places)} {kind}: {_named(places)}" for kind, places in kinds.items() if places]
+        parts += [f"{self.foreign} that are not in the source"] if self.foreign else []
+        return "; ".join(parts) or "a second pass was complete"
+
 
 class Catalogue:
     """All samples of one source.
@@ -152,6 +158,10 @@ class Catalogue:
     @cached_property
     def _ordered(self) -> np.ndarray:
         return np.sort(self._rescaled, axis=1)
+
+
+def _named(places: list[int], limit: int = 5) -> str:
+    return ", ".join(f"#{place}" for place in places[:limit]) + (", ..." if len(places) > limit else "")
 
 
 def _as_unit(images: np.ndarray) -> np.ndarray:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from loaderproof.loaders import registry
-from loaderproof.suite import options
+from loaderproof.suite import article_rows, options
 from loaderproof.suite.judged import Judged, NotKept, repeat_command
 from loaderproof.suite.session import Case, Session
 from loaderproof.suite.subject import SubjectError
@@ -17,7 +19,8 @@ CASES = pytest.StashKey[list[Case]]()
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give every test that judges a loader each case in turn."""
     if "case" in metafunc.fixturenames:
-        cases = _cases(metafunc.config)
+        article = metafunc.definition.get_closest_marker("article")
+        cases = _rows(metafunc.config) if article else _cases(metafunc.config)
         metafunc.parametrize("case", cases, ids=[case.label for case in cases], indirect=True, scope="session")
 
 
@@ -38,6 +41,13 @@ def _cases(config: pytest.Config) -> list[Case]:
     return config.stash[CASES]
 
 
+def _rows(config: pytest.Config) -> list[Case]:
+    """Return the article's rows for those loaders that are judged in this run."""
+    by_spec = {case.spec: case for case in _cases(config)}
+    rows = [row for row in article_rows.ROWS if row.spec in by_spec]
+    return [replace(by_spec[row.spec], label=row.label, variant="", workers=row.workers) for row in rows]
+
+
 @pytest.fixture(scope="session")
 def case(request: pytest.FixtureRequest) -> Case:
     """Return the loader whose turn it is."""
@@ -50,7 +60,7 @@ def subject(request: pytest.FixtureRequest, case: Case) -> Judged:
     item = request.node
     needed = tuple(promise for mark in item.iter_markers("promises") for promise in mark.args)
     test = item.originalname
-    item.user_properties.append(("loader", case.label))
+    item.user_properties.append(("article" if item.get_closest_marker("article") else "loader", case.label))
     lacking = case.lacks(needed)
     if lacking:
         pytest.skip(f"{case.description.name} does not promise {', '.join(lacking)}")

@@ -59,11 +59,13 @@ class Judged:
         """Return a scenario for this loader."""
         return Scenario(data, self.case.request(**asked), epochs)
 
-    def timed_scenario(self, epochs: int = 1, **asked: Any) -> Scenario:
-        """Return a scenario over the data and as many samples of it as the options say."""
-        settings = self.session.settings
-        request = self.case.request(**{"shuffle": True, "seed": 1, **asked})
-        return Scenario(settings.data, request, epochs, settings.samples)
+    def data_scenario(self, split: str, first: int | None = None, epochs: int = 1, **asked: Any) -> Scenario:
+        """Return a scenario over the data of the run, or over its first samples."""
+        return Scenario(self.session.settings.data, self.case.request(split=split, **asked), epochs, first)
+
+    def timed_scenario(self) -> Scenario:
+        """Return a scenario over as many samples of the data as the options say, shuffled."""
+        return self.data_scenario("train", self.session.settings.samples, shuffle=True, seed=1)
 
     def note(self, kind: str, figures: dict[str, Any]) -> None:
         """Keep figures for the table at the end."""
@@ -73,15 +75,21 @@ class Judged:
         """Show how far a long test is."""
         self.session.progress(text)
 
-    def run(self, experiment: str, scenario: Scenario, **more: object) -> Any:
+    def run(self, experiment: str, scenario: Scenario, *, times: float = 1, **more: object) -> Any:
         """Return what came out of an experiment, which is run once for all tests.
+
+        Args:
+            experiment: `module:function` of this package.
+            scenario: its first argument.
+            times: how many time-outs it may take.
+            more: its further arguments.
 
         Raises:
             NotKept: the loader gave no answer; reported once.
         """
         failure = ""
         try:
-            return self.session.observe(self.case, self.test, experiment, scenario, **more)
+            return self.session.observe(self.case, self.test, experiment, scenario, times=times, **more)
         except Unobserved as lost:
             reported_by = str(lost)
         except SubjectError as error:

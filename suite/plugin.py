@@ -18,12 +18,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers."""
+    config.addinivalue_line("markers", "article: judge the rows of the article instead of each loader")
     config.addinivalue_line("markers", "promises(*promises): skip loaders that do not make these promises")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the tests of each loader together, conformance before benchmarks; join in if there are any."""
+    empty = [item for item in items if item.get_closest_marker("article") and not _case_of(item)]
+    if empty:
+        items[:] = [item for item in items if item not in empty]
+        config.hook.pytest_deselected(items=empty)
     ours = [place for place, item in enumerate(items) if _case_of(item)]
     if not ours:
         return
@@ -77,8 +82,12 @@ class _Reporter:
         """Print the table."""
         from loaderproof.suite import standing, table  # noqa: PLC0415 - a run without the suite pays nothing
 
-        rows = standing.standings(self._reports)
-        if rows:
-            terminal = terminalreporter._tw  # noqa: SLF001 - its width and colours have no public name
-            terminalreporter.section("loaders")
-            terminalreporter.write_line(table.draw(rows, terminal.fullwidth, colour=terminal.hasmarkup))
+        terminal = terminalreporter._tw  # noqa: SLF001 - its width and colours have no public name
+        look = {"width": terminal.fullwidth, "colour": terminal.hasmarkup}
+        for title, rows, draw in (
+            ("the article's experiment", standing.article(self._reports), table.article),
+            ("loaders", standing.standings(self._reports), table.loaders),
+        ):
+            if rows:
+                terminalreporter.section(title)
+                terminalreporter.write_line(draw(rows, **look))

@@ -63,6 +63,9 @@ def cases_of(spec: str, description: Description, workers: tuple[int, ...]) -> l
     return cases
 
 
+REFERENCE = "resident"
+
+
 class Unobserved(Exception):  # noqa: N818 - it is no error, but the reason of a skip
     """What a test needs could not be observed, as an earlier test has reported."""
 
@@ -81,6 +84,7 @@ class Session:
     _subjects: dict[str, Any] = field(default_factory=dict)
     _seen: dict[tuple[str, str, str], Any] = field(default_factory=dict)
     _lost: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    _accuracies: dict[str, float] = field(default_factory=dict)
 
     def cases(self) -> list[Case]:
         """Return every case of this run.
@@ -122,7 +126,20 @@ class Session:
                 subject.close()
         return self._subjects[spec]
 
-    def observe(self, case: Case, test: str, experiment: str, scenario: Scenario, **more: object) -> Any:
+    def reference_accuracy(self, training: Scenario, testing: Scenario) -> float:
+        """Return the accuracy that the resident loader reaches; trained once, in a process of its own."""
+        plain = [replace(one, request=replace(one.request, num_workers=0, options={})) for one in (training, testing)]
+        key = repr(plain)
+        if key not in self._accuracies:
+            reference = Subject(REFERENCE, self.settings.timeout_s)
+            try:
+                experiment = {"scenario": plain[0], "testing": plain[1]}
+                self._accuracies[key] = reference.run("learning:accuracy", times=4, **experiment)
+            finally:
+                reference.close()
+        return self._accuracies[key]
+
+    def observe(self, case: Case, test: str, experiment: str, scenario: Scenario, *, times: float, **more: object) -> Any:
         """Run an experiment once for all tests that need it.
 
         Args:
@@ -130,7 +147,8 @@ class Session:
             test: name of the test that asks.
             experiment: `module:function` of this package.
             scenario: what the loader is asked for.
-            more: further arguments of the experiment; `times` is how many time-outs it may take.
+            times: how many time-outs it may take.
+            more: further arguments of the experiment.
 
         Raises:
             SubjectError: it came to nothing; raised for the first test that needs it.
@@ -141,7 +159,7 @@ class Session:
             raise Unobserved(self._lost[key])
         if key not in self._seen:
             try:
-                self._seen[key] = self.subject(case.spec).run(experiment, scenario=scenario, **more)
+                self._seen[key] = self.subject(case.spec).run(experiment, times=times, scenario=scenario, **more)
             except SubjectError:
                 self._lost[key] = test
                 raise

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from loaderproof.suite import article_rows
 from loaderproof.suite.statistics import Ratio
 
 PLAIN = "torch_dataloader"
@@ -137,3 +138,39 @@ def _break_even(row: Standing, plain: Standing) -> float | None:
 
 def _setup(row: Standing) -> float:
     return row.training["prepare_s"] + row.training["open_s"] + row.training["first_batch_s"]
+
+
+@dataclass(frozen=True)
+class ArticleRow:
+    """One row of the article's experiment.
+
+    Attributes:
+        figures: as the benchmark noted them.
+        published_ratio: the best plain row's seconds over this row's, in the article.
+        ratio: the same here, taken through the ceilings; None if no plain row was measured.
+    """
+
+    figures: dict[str, Any]
+    published_ratio: float
+    ratio: Ratio | None
+
+
+def article(reports: Iterable[pytest.TestReport]) -> list[ArticleRow]:
+    """Collect the rows of the article's experiment, each beside the best plain row."""
+    rows = [dict(report.user_properties) for report in reports if report.when == "call"]
+    figures = [row["loader_article"] for row in rows if "loader_article" in row]
+    plain = [one for one in figures if one["row"].startswith("plain")]
+    best = max(plain, key=lambda one: one["to_ceiling"]["value"], default=None)
+    published = min(row.published_s for row in article_rows.PLAIN)
+    return [
+        ArticleRow(
+            one,
+            published / one["published_s"],
+            None if best is None else Ratio(1, 1, 1) if one is best else _speed(one) / _speed(best),
+        )
+        for one in figures
+    ]
+
+
+def _speed(figures: dict[str, Any]) -> Ratio:
+    return Ratio(**figures["to_ceiling"])

@@ -9,26 +9,58 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from loaderproof.suite.standing import Standing
+from loaderproof.suite.standing import ArticleRow, Standing
 from loaderproof.suite.statistics import Ratio
 
-_COLUMNS = ("loader", "kept", "samples/s", "x plain", "of ceiling", "first batch", "setup", "pays back", "rank")
+_LOADERS = ("loader", "kept", "samples/s", "x plain", "of ceiling", "first batch", "setup", "pays back", "rank")
+_ARTICLE = ("system", "seconds there", "x plain there", "seconds here", "x plain here", "of ceiling", "build", "work")
+# Narrower than this, a table of so many columns is no table any more; a log file has no width at all.
+_NARROWEST = 120
 
 
-def draw(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
-    """Return the table as text for a terminal of some width."""
+def loaders(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
+    """Return the table of loaders as text for a terminal of some width."""
+    ordered = sorted(rows, key=lambda row: (row.rank is None, row.rank or 0))
+    return _draw(_LOADERS, [_loader(row) for row in ordered], width, colour=colour)
+
+
+def article(rows: Sequence[ArticleRow], width: int, *, colour: bool) -> str:
+    """Return the table of the article's experiment."""
+    return _draw(_ARTICLE, [_article(row) for row in rows], width, colour=colour)
+
+
+def _draw(columns: Sequence[str], rows: list[list[str]], width: int, *, colour: bool) -> str:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(_COLUMNS):
-        table.add_column(column, justify="left" if number in (0, len(_COLUMNS) - 1) else "right", overflow="fold")
-    for row in sorted(rows, key=lambda row: (row.rank is None, row.rank or 0)):
-        table.add_row(*_cells(row))
+    for number, column in enumerate(columns):
+        ends = number in (0, len(columns) - 1)
+        table.add_column(column, justify="left" if ends else "right", overflow="fold", no_wrap=number == 0)
+    for row in rows:
+        table.add_row(*row)
     out = io.StringIO()
-    console = Console(file=out, width=max(width, 60), force_terminal=colour, color_system="auto" if colour else None)
-    console.print(table)
-    return out.getvalue().rstrip()
+    kind = "standard" if colour else None
+    console = Console(file=out, width=max(width, _NARROWEST), force_terminal=colour, color_system=kind)
+    console.print(table, highlight=False)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def _cells(row: Standing) -> list[str]:
+def _article(row: ArticleRow) -> list[str]:
+    figures = row.figures
+    work = [sum(figures["trained"]), sum(figures["tested"])]
+    owed = [len(figures["trained"]) * one for one in figures["owed"]]
+    unequal = f"unequal: {work[0]} of {owed[0]} trained, {work[1]} of {owed[1]} tested"
+    return [
+        figures["row"],
+        f"{figures['published_s']:.2f}",
+        f"{row.published_ratio:.3f}",
+        f"{figures['seconds']:.2f}",
+        _ratio(row.ratio, interval=True),
+        f"{100 * figures['to_ceiling']['value']:.1f} %",
+        _seconds(figures["build_s"]),
+        "equal" if figures["equal_work"] else unequal,
+    ]
+
+
+def _loader(row: Standing) -> list[str]:
     kept = f"{len(row.passed)}/{row.owed}" if row.owed else "-"
     if row.deviating:
         kept += f" ({len(row.deviating)} declared)"
@@ -49,8 +81,10 @@ def _cells(row: Standing) -> list[str]:
     ]
 
 
-def _ratio(ratio: Ratio | None) -> str:
-    return "-" if ratio is None else f"{ratio.value:.3f}"
+def _ratio(ratio: Ratio | None, *, interval: bool = False) -> str:
+    if ratio is None:
+        return "-"
+    return f"{ratio.value:.3f}" + (f" ({ratio.low:.3f} to {ratio.high:.3f})" if interval else "")
 
 
 def _seconds(seconds: float) -> str:

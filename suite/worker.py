@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import faulthandler
 import fcntl
+import gc
 import importlib
 import os
 import signal
@@ -36,6 +37,8 @@ def main(connection_fd: int, lifeline_fd: int, spec: str) -> None:
         except BaseException as error:  # noqa: BLE001 - whatever a loader raises is a finding, SystemExit too
             answer = (False, _told(error))
         connection.send(answer)
+        # A loader that an exception or a cycle still holds must not be alive when the next forks its workers.
+        gc.collect()
     if bench:
         bench.close()
 

@@ -20,6 +20,24 @@ ROOMS = {
     "model": "loaderproof/model",
     "suite": "loaderproof/suite",
 }
+PROJECT = {
+    "model/__init__.py": "OWNER = 'project'",
+    "loaders/__init__.py": "OWNER = 'project'",
+    "tests/test_own.py": """
+import loaders, model
+
+def test_own():
+    assert ("project", "project") == (loaders.OWNER, model.OWNER)
+""",
+    "my_loader.py": """
+import torch
+from torch.utils.data import DataLoader
+
+def make(source, request):
+    samples = [(torch.from_numpy(image).permute(2, 0, 1) / 255, label) for image, label in source]
+    return DataLoader(samples, batch_size=request.batch_size, shuffle=request.shuffle)
+""",
+}
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 
 
@@ -123,6 +141,46 @@ def test_extras_are_all_in_all(distribution):
 
     assert [f"loaderproof[{','.join(name for name in optional if name != 'all')}]"] == optional["all"]
     assert set(optional) == extras
+
+
+@pytest.fixture
+def project(wheel, tmp_path):
+    """Run pytest in a project that has a `model` and `loaders` of its own, with the wheel installed."""
+    ZipFile(wheel).extractall(tmp_path / "installed")
+    for path, text in PROJECT.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+    def run(*words: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},
+        ).stdout
+
+    return run
+
+
+def test_another_project_keeps_its_own_modules(project):
+    """In a project that does not use the suite, an installed wheel changes nothing."""
+    assert "\n1 passed" in project("tests")
+
+
+def test_another_project_judges_its_loader(project):
+    """The installed suite judges a loader of a project, and finds nothing of that project's own."""
+    words = (
+        "--pyargs",
+        "loaderproof.suite.conformance",
+        "--loader",
+        "my_loader.py:make",
+        "-k",
+        "test_dtypes",
+    )
+
+    assert "\n1 passed" in project(*words)
 
 
 @pytest.mark.parametrize("environment", ["suite", "tests"])

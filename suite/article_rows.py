@@ -1,0 +1,139 @@
+"""The article's five rows, with its own figures beside ours."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from loaderproof.suite.blocks import Blocks
+from loaderproof.suite.judged import Judged, Place
+from loaderproof.suite.observation import Scenario
+from loaderproof.suite.statistics import Ratio, paired_ratio
+
+EPOCHS = 10
+TRAINING_BATCH, TESTING_BATCH = 64, 1_000
+BLOCKS = 3
+# One run is twenty passes; a small probe is one.
+_PATIENCE = 40
+# A shortened run takes this share of the samples of the other benchmarks, since it makes twenty passes.
+_SHARE = 4
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system of the article.
+
+    Attributes:
+        label: names the row.
+        spec: the built-in adapter.
+        workers: for adapters that take them.
+        published_s: seconds in the article, one run.
+    """
+
+    label: str
+    spec: str
+    workers: int
+    published_s: float
+
+
+PLAIN = tuple(
+    Row(f"plain-{workers}workers", "torch_dataloader", workers, seconds)
+    for workers, seconds in ((1, 70.93), (4, 43.61), (8, 48.39), (16, 54.59))
+)
+# The article's mixture twice: doing the same work as the plain rows, and as it was published.
+MIXTURES = (
+    Row("mixture-equal-work", "tfds_numpy", 0, 38.35),
+    Row("mixture-as-published", "tfds_article", 0, 38.35),
+)
+ROWS = PLAIN + MIXTURES
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the blocks of one row showed.
+
+    Attributes:
+        row: its label.
+        data: name of the source, and how many samples of it.
+        device: name of the accelerator.
+        blocks: how many were measured.
+        published_s: seconds in the article.
+        seconds: median of our runs.
+        build_s: median seconds that it took to open both loaders.
+        to_ceiling: speed as a share of the ceiling's, with its interval.
+        trained, tested: samples that came in each epoch.
+        owed: samples for training and testing that an epoch owes.
+        accuracy: after the last epoch; None if nothing was computed.
+    """
+
+    row: str
+    data: str
+    device: str
+    blocks: int
+    published_s: float
+    seconds: float
+    build_s: float
+    to_ceiling: Ratio
+    trained: list[int]
+    tested: list[int]
+    owed: tuple[int, int]
+    accuracy: float | None
+
+    @property
+    def equal_work(self) -> bool:
+        """Tell whether every epoch came with the samples that it owes."""
+        return set(zip(self.trained, self.tested, strict=True)) == {self.owed}
+
+
+def scenarios(subject: Judged) -> tuple[Scenario, Scenario]:
+    """Return what training and testing ask for."""
+    samples = subject.session.settings.samples
+    first = None if samples is None else max(samples // _SHARE, TRAINING_BATCH)
+    options = {**subject.case.setup.options, **({"epochs": EPOCHS} if subject.case.spec == "tfds_article" else {})}
+    asked: dict[str, Any] = {"shuffle": True, "seed": 1, "options": options}
+    training = subject.data_scenario("train", first, epochs=EPOCHS, batch_size=TRAINING_BATCH, **asked)
+    testing = subject.data_scenario("test", first and max(first // 6, 1), batch_size=TESTING_BATCH, **asked)
+    return training, testing
+
+
+def measure(subject: Judged, benchmark: BenchmarkFixture) -> Figures:
+    """Run the experiment with one row's loader, block by block beside the ceiling."""
+    training, testing = scenarios(subject)
+    place = Place(training)
+    asked = {"training": training, "testing": testing, "device": subject.session.settings.device}
+
+    def ask(experiment: str) -> Any:
+        return subject.ask(f"article:{experiment}", place, times=_PATIENCE, **asked)
+
+    seed = zlib.crc32(subject.case.label.encode())
+    run = Blocks(lambda: ask("run"), lambda: ask("run_ceiling"), BLOCKS, seed, subject.progress)
+    benchmark.pedantic(run.round, setup=run.before_round, rounds=BLOCKS)
+    run.finish()
+    figures = _figures(subject, training, run)
+    data = {**asdict(figures), "equal_work": figures.equal_work}
+    benchmark.extra_info["loader"] = data
+    subject.note("article", data)
+    return figures
+
+
+def _figures(subject: Judged, training: Scenario, run: Blocks[Any]) -> Figures:
+    row = next(row for row in ROWS if row.label == subject.case.label)
+    owed = run.ceilings[0]
+    return Figures(
+        row=row.label,
+        data=f"{training.data}[:{owed.trained[0]}]",
+        device=owed.device,
+        blocks=len(run.rounds),
+        published_s=row.published_s,
+        seconds=median(one.seconds for one in run.rounds),
+        build_s=median(one.build_s for one in run.rounds),
+        to_ceiling=paired_ratio([one.seconds for one in run.ceilings], [one.seconds for one in run.rounds]),
+        trained=run.rounds[0].trained,
+        tested=run.rounds[0].tested,
+        owed=(owed.trained[0], owed.tested[0]),
+        accuracy=run.rounds[0].accuracy,
+    )

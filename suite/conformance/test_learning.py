@@ -1,0 +1,25 @@
+"""What loading is for."""
+
+from __future__ import annotations
+
+from loaderproof.suite.judged import Judged, Place
+
+TRAINING, TESTING = 3_200, 1_000
+# Measured over 20 seeds of the resident loader on glyphs; see docs/results.
+TOLERANCE = 0.05
+
+
+def test_network_learns_as_from_resident_data(subject: Judged) -> None:
+    """One epoch of real training reaches the accuracy that it reaches on samples held in memory."""
+    training = subject.data_scenario("train", TRAINING, shuffle=True, seed=1)
+    testing = subject.data_scenario("test", TESTING, batch_size=500)
+    owed = subject.session.reference_accuracy(training, testing)
+    got = subject.run("learning:accuracy", training, testing=testing, times=4)
+    subject.note("accuracy", {"accuracy": got, "resident": owed})
+    if got < owed - TOLERANCE:
+        subject.fail(
+            Place(training),
+            expected=f"an accuracy of {owed:.1%}, as on resident data, less {TOLERANCE:.0%} at the most",
+            got=f"{got:.1%}",
+            hint="labels apart from their samples, values off their range, one part of the data over and over",
+        )
