@@ -27,7 +27,7 @@ def options_of(kind: type[Options], request: Request) -> Options:
     if unknown:
         msg = f"no option {', '.join(map(repr, unknown))} here; there is {', '.join(known) or 'none'}"
         raise ValueError(msg)
-    return cast("Any", kind)(**request.options)
+    return cast("Options", cast("Any", kind)(**request.options))
 
 
 def number_of_batches(samples: int, request: Request) -> int:
@@ -87,8 +87,8 @@ class IndexedLoader:
         return self._length
 
     def __iter__(self) -> Iterator[Batch]:
-        chunks = self._order.next_epoch().split(self._batch_size)
-        return (self._pick(chunk) for chunk in chunks[: self._length])
+        order, size = self._order.next_epoch(), self._batch_size
+        return (self._pick(order[start : start + size]) for start in range(0, self._length * size, size))
 
 
 class ClosingLoader:

@@ -141,10 +141,12 @@ class Variant:
     Attributes:
         options: go into `Request.options`.
         shuffle_buffer: samples that take part in each random choice; None for all of them.
+        min_workers: the variant makes sense from so many workers on.
     """
 
     options: Mapping[str, object] = field(default_factory=dict)
     shuffle_buffer: int | None = None
+    min_workers: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterable
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -68,7 +68,8 @@ def load(spec: str) -> Adapter:
     if not attribute:
         msg = f"{spec!r} does not say which loader: write {place}:NAME. {_listed(module)}"
         raise LoaderError(msg)
-    return _adapter(_attribute(module, attribute, spec), spec, f"{Path(place).stem.split('.')[-1]}:{attribute}")
+    home = re.split(r"[./\\]", place.removesuffix(".py"))[-1]
+    return _adapter(_attribute(module, attribute, spec), spec, f"{home}:{attribute}")
 
 
 def missing(description: Description) -> list[str]:
@@ -103,7 +104,7 @@ def _parts(spec: str) -> tuple[str, str]:
 
 def _module(place: str, spec: str) -> ModuleType:
     if place.endswith(".py"):
-        return _from_file(Path(os.path.abspath(Path(place).expanduser())), spec)
+        return _from_file(Path(place).expanduser().resolve(), spec)
     _importable(Path.cwd())
     try:
         return importlib.import_module(place)
@@ -126,35 +127,32 @@ def _from_file(path: Path, spec: str) -> ModuleType:
         raise LoaderError(msg)
     _importable(Path.cwd())
     _importable(path.parent)
-    name = _name_for(path)
-    if name not in sys.modules:
-        _execute(name, path)
-    return sys.modules[name]
+    if _leads_to(path.stem, path):
+        return importlib.import_module(path.stem)
+    return _execute(path)
 
 
-def _name_for(path: Path) -> str:
-    """Choose the name that an import statement would use, so that a spawned process finds it too.
-
-    Where that name leads to something else, the file gets a name that nothing else has.
-    """
-    found = _find(path.stem) if path.stem.isidentifier() else None
-    if found and found.origin and Path(found.origin).exists() and path.samefile(found.origin):
-        return path.stem
-    plain = re.sub(r"\W", "_", path.stem)
-    return f"{plain}_{zlib.crc32(os.fsencode(path)):08x}"
+def _leads_to(name: str, path: Path) -> bool:
+    """Tell whether an import statement finds this file; then a spawned process will find it too."""
+    found = _find(name) if name.isidentifier() else None
+    return bool(found and found.has_location and found.origin and path == Path(found.origin).resolve())
 
 
-def _execute(name: str, path: Path) -> None:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None  # only an unknown ending gives None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+def _execute(path: Path) -> ModuleType:
+    """Import a file under a name that nothing else has."""
+    name = f"{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{zlib.crc32(os.fsencode(path)):08x}"
+    if name in sys.modules:
+        return sys.modules[name]
+    loader = SourceFileLoader(name, str(path))
+    found = ModuleSpec(name, loader, origin=str(path))
+    found.has_location = True
+    module = sys.modules[name] = importlib.util.module_from_spec(found)
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
+    return module
 
 
 def _importable(folder: Path) -> None:
@@ -185,7 +183,7 @@ def _adapter(found: Any, spec: str, name: str) -> Adapter:
         found = found()
     if callable(found) and not inspect.isclass(found) and not isinstance(found, Adapter):
         if not takes_source_and_request(found):
-            msg = f"loader {spec!r}: {_told(found)} must take two arguments, (source, request):\n{THREE_LINES}"
+            msg = f"loader {spec!r}: {_told(found)} must take (source, request), as in\n{THREE_LINES}"
             raise LoaderError(msg)
         found = FunctionAdapter(found, name)
     if not isinstance(found, Adapter):
@@ -211,7 +209,7 @@ def _told(found: Any) -> str:
 
 
 def _listed(module: ModuleType) -> str:
-    found = [name for name, value in vars(module).items() if _is_loader(value, module)]
+    found = [name for name, value in vars(module).items() if name[0] != "_" and _is_loader(value, module)]
     if not found:
         return f"It holds no adapter and no function of (source, request); the shortest is\n{THREE_LINES}"
     return f"Loaders in it: {', '.join(found)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import shutil
@@ -10,11 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
-
-try:
-    import fcntl
-except ImportError:  # where there are no file locks, nobody sweeps up after dead processes
-    fcntl = None  # type: ignore[assignment]
 
 Kept = TypeVar("Kept")
 
@@ -81,10 +77,18 @@ def keep(target: Path, make: Callable[[Path], None], read: Callable[[Path], Kept
 
 
 def discard(target: Path) -> None:
-    """Remove a directory that `make_once` made, so that nobody sees a part of it."""
+    """Remove a directory that `make_once` made, so that nobody sees a part of it.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
     doomed = _name_scratch(target.parent)
-    with suppress(FileNotFoundError):
+    try:
         target.rename(doomed)
+    except FileNotFoundError:
+        return  # another process was faster
+    except OSError as error:
+        raise StoreError(_explain(target.parent, error)) from error
     shutil.rmtree(doomed, ignore_errors=True)
 
 
@@ -137,8 +141,6 @@ def _sweep(parent: Path) -> None:
 
 def _lock(descriptor: int, *, wait: bool = True) -> bool:
     """Lock an open directory; return whether that worked (some network folders know no locks)."""
-    if fcntl is None:
-        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

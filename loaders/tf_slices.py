@@ -23,9 +23,9 @@ class TfSlices(Adapter):
     def open(self, source: Source, directory: Path, request: Request) -> Loader:
         """Return the pipeline of `tfds_numpy` over the source's own arrays."""
         tf = import_tensorflow()
-        import torch
+        from torch.utils.dlpack import from_dlpack
 
         samples = tf.data.Dataset.from_tensor_slices(source.arrays())
         batches = batched(shuffled(samples, len(source), request), request)
         # Without TFDS, TensorFlow's arrays are copies or read-only; its tensors are neither.
-        return ClosingLoader(Wrapped(batches, torch.from_dlpack), len(source), request)
+        return ClosingLoader(Wrapped(batches, from_dlpack), len(source), request)

@@ -34,7 +34,7 @@ class TfdsNumpy(TfdsAdapter):
 
     description = Description(
         name="tfds_numpy",
-        summary="TFDS in memory, through tf.data, read as NumPy: the article's mixture with epochs and equal work",
+        summary="TFDS in memory, tf.data, read as NumPy: the article's mixture with epochs and equal work",
         promises=promised(Promise.WORKERS),
         requires=("tensorflow", "tensorflow_datasets", "torch"),
         extra="tf",

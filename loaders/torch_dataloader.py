@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,11 +24,14 @@ class Options:
         persistent_workers: whether workers live on from one epoch to the next.
         prefetch_factor: batches that each worker loads ahead.
         pin_memory: whether batches lie in pinned memory, as in the article; only where there is CUDA.
+        torchvision: whether each sample goes by way of PIL to torchvision's ToTensor, as in
+            torchvision's own data sets, instead of straight to a tensor.
     """
 
     persistent_workers: bool = False
     prefetch_factor: int = 2
     pin_memory: bool = True
+    torchvision: bool = False
 
 
 class TorchDataLoader(Adapter):
@@ -38,7 +42,7 @@ class TorchDataLoader(Adapter):
         summary="torch.utils.data.DataLoader over a map-style data set: the article's plain PyTorch",
         promises=ALL_PROMISES,
         requires=("torch",),
-        variants={"": Variant(), "persistent": Variant(options={"persistent_workers": True})},
+        variants={"": Variant(), "persistent": Variant(options={"persistent_workers": True}, min_workers=1)},
     )
 
     def open(self, source: Source, directory: Path, request: Request) -> Loader:
@@ -51,8 +55,8 @@ class TorchDataLoader(Adapter):
             "persistent_workers": options.persistent_workers,
             "prefetch_factor": options.prefetch_factor,
         }
-        batches = DataLoader(
-            Samples(source),  # type: ignore[arg-type]  # a data set is whatever has len and indices
+        batches: DataLoader[Any] = DataLoader(
+            Samples(source, by_torchvision if options.torchvision else to_tensor),  # type: ignore[arg-type]  # a data set is whatever has len and indices
             batch_size=request.batch_size,
             sampler=Order(len(source), request),
             drop_last=request.drop_last,
@@ -66,17 +70,36 @@ class TorchDataLoader(Adapter):
 
 
 class Samples:
-    """The samples of a source as torchvision's ToTensor gives them: float32, CHW, in [0, 1]."""
+    """The samples of a source as tensors.
 
-    def __init__(self, source: Source) -> None:
+    Args:
+        source: the samples.
+        convert: turns an image (uint8, HWC) into a tensor (float32, CHW) in [0, 1].
+    """
+
+    def __init__(self, source: Source, convert: Callable[[np.ndarray], Tensor]) -> None:
         self._source = source
+        self._convert = convert
 
     def __len__(self) -> int:
         return len(self._source)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        import torch
-
         image, label = self._source[index]
-        chw = image.transpose(2, 0, 1).astype(np.float32, order="C")
-        return torch.from_numpy(chw).div_(255), label
+        return self._convert(image), label
+
+
+def to_tensor(image: np.ndarray) -> Tensor:
+    """Return what torchvision's ToTensor gives for the same image, without PIL and torchvision."""
+    import torch
+
+    return torch.from_numpy(image.transpose(2, 0, 1).astype(np.float32, order="C")).div_(255)
+
+
+def by_torchvision(image: np.ndarray) -> Tensor:
+    """Return what torchvision's ToTensor gives for a PIL image, at what that costs."""
+    from PIL import Image
+    from torchvision.transforms.functional import to_tensor as converted
+
+    tensor: Tensor = converted(Image.fromarray(image.squeeze(-1) if image.shape[-1] == 1 else image))
+    return tensor

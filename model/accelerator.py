@@ -74,8 +74,9 @@ class Cuda(Accelerator):
         """
         if not torch.cuda.is_available():
             msg = (
-                f"torch {torch.__version__} (built for CUDA: {torch.version.cuda}) sees no CUDA device; install a"
-                " driver and a torch build that match, or choose --loader-device auto, cpu or emulated:2ms"
+                f"torch {torch.__version__} (built for CUDA: {torch.version.cuda}) sees no CUDA device;"
+                " install a driver and a torch build that match,"
+                " or choose --loader-device auto, cpu or emulated:2ms"
             )
             raise RuntimeError(msg)
         self.device = torch.device("cuda", 0)

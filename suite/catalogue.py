@@ -107,9 +107,13 @@ class Catalogue:
         found.placed[known] = True
 
     def _find_alike(self, image: np.ndarray, row: int, found: Found) -> None:
+        finite = np.isfinite(image)
+        if not finite.any():
+            return
         scaled = _rescaled(image.astype(np.float64))
+        every = slice(None) if finite.all() else finite
         for samples, candidate, placed in (
-            (self._rescaled, scaled, True),
+            (self._rescaled[:, every], scaled[every], True),
             (self._ordered, np.sort(scaled), False),
         ):
             distance = np.sqrt(((samples - candidate) ** 2).mean(axis=1))
@@ -169,7 +173,7 @@ def _as_unit(images: np.ndarray) -> np.ndarray:
 
 
 def _rescaled(image: np.ndarray) -> np.ndarray:
-    """Return values stretched to [0, 1], whatever their scale."""
-    finite = np.nan_to_num(image, posinf=0, neginf=0)
-    low, high = finite.min(), finite.max()
-    return (finite - low) / (high - low) if high > low else np.zeros_like(finite)
+    """Return values stretched to [0, 1], whatever their scale; 0 for those that are not finite."""
+    finite = np.isfinite(image)
+    low, high = image[finite].min(), image[finite].max()
+    return np.where(finite, image - low, 0) / (high - low) if high > low else np.zeros_like(image)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -54,7 +55,9 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """Number of samples."""
+        """Number of samples; a batch of one may have lost its first dimension."""
+        if len(self.image_shape) == 3 and math.prod(self.label_shape) == 1:
+            return 1
         return self.image_shape[0] if self.image_shape else 0
 
 

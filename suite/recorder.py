@@ -48,8 +48,8 @@ class Recorder:
             tuple(images.shape), tuple(labels.shape), _name(images.dtype), _name(labels.dtype), *_range(images)
         )
         self._kept.append((batch, (images, labels), digest((images, labels))))
-        found = self._catalogue.find(as_array(images))
-        flat = as_array(labels).reshape(-1)
+        array, flat = as_array(images), as_array(labels).reshape(-1)
+        found = self._catalogue.find(array if batch.size == len(array) else array[None])
         return batch, found, flat[: len(found.index)].astype(np.int64)
 
 
@@ -83,7 +83,7 @@ def covered(loader: Loader, fingerprint: Fingerprint) -> Coverage:
     """Watch one pass in constant memory."""
     seen = Coverage()
     for images, labels in pairs(loader):
-        seen += Coverage.of(fingerprint(quantised(as_array(images)), as_array(labels)))
+        seen += Coverage.of(fingerprint(quantised(as_array(images)), as_array(labels).reshape(-1)))
     return seen
 
 

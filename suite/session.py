@@ -11,7 +11,7 @@ from loaderproof.loaders import registry
 from loaderproof.loaders.contract import Description, Deviation, Promise, Request, Variant
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.options import Settings
-from loaderproof.suite.subject import InPlace, Subject, SubjectError
+from loaderproof.suite.subject import InPlace, Raised, Subject, SubjectError
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,10 @@ def cases_of(spec: str, description: Description, workers: tuple[int, ...]) -> l
     """Return one case for each variant and number of workers."""
     numbers: tuple[int | None, ...] = workers if Promise.WORKERS in description.promises else (None,)
     cases = []
-    for variant in description.variants:
+    for variant, setup in description.variants.items():
         for number in numbers:
+            if (number or 0) < setup.min_workers:
+                continue
             parts = [description.name, variant, "" if number is None else f"{number}workers"]
             label = "-".join(part for part in parts if part)
             cases.append(Case(spec, label, description, variant, number or 0))
@@ -64,6 +66,8 @@ def cases_of(spec: str, description: Description, workers: tuple[int, ...]) -> l
 
 
 REFERENCE = "resident"
+# Data may have to be downloaded or drawn first.
+PATIENCE = 10
 
 
 class Unobserved(Exception):  # noqa: N818 - it is no error, but the reason of a skip
@@ -125,6 +129,20 @@ class Session:
             if other != spec:
                 subject.close()
         return self._subjects[spec]
+
+    def problem_with_data(self) -> str | None:
+        """Return why the data of the run cannot be used, or None; makes it where it has to be made."""
+        data = Subject(REFERENCE, self.settings.timeout_s)
+        try:
+            data.run("experiments:check_data", times=PATIENCE, data=self.settings.data, device=self.settings.device)
+        except Raised as error:
+            expected = error.type in ("ValueError", "RuntimeError") or error.type.startswith("loaderproof.")
+            return error.message if expected else str(error)
+        except SubjectError as error:
+            return str(error)
+        finally:
+            data.close()
+        return None
 
     def reference_accuracy(self, training: Scenario, testing: Scenario) -> float:
         """Return the accuracy that the resident loader reaches; trained once, in a process of its own."""

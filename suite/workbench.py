@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderproof.loaders import registry, sources
+from loaderproof.loaders.sources.portion import first
 from loaderproof.loaders.contract import Adapter, Loader, Request, Source
 from loaderproof.loaders.store import cache_root, make_once
 from loaderproof.suite.catalogue import Catalogue
@@ -103,7 +104,7 @@ def _place(scenario: Scenario) -> tuple[str, str, int | None]:
 
 def _source(data: str, split: str, count: int | None) -> Source:
     source = sources.load(data)[split]
-    return source if count is None or count >= len(source) else sources.first(source, count)
+    return source if count is None or count >= len(source) else first(source, count)
 
 
 def start_epoch(loader: Loader, epoch: int) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -35,7 +36,7 @@ class ArraySource(Source):
             msg = f"{name}: images must be uint8 NHWC, not {images.dtype} with shape {images.shape}"
             raise SourceError(msg)
         if labels.shape != images.shape[:1]:
-            msg = f"{name}: {len(images)} images, but labels of shape {labels.shape}; one label for each image"
+            msg = f"{name}: {len(images)} images, but labels of shape {labels.shape}; give one to each"
             raise SourceError(msg)
         outside = np.flatnonzero((labels < 0) | (labels >= num_classes))
         if outside.size:
@@ -75,9 +76,9 @@ def digest(source: Source, samples: Iterable[tuple[np.ndarray, np.ndarray | int]
     state = xxhash.xxh3_128(repr((shape, source.num_classes)).encode())
     labels = []
     for images, some in samples:
-        state.update(np.ascontiguousarray(images))
+        state.update(np.ascontiguousarray(images).data)
         labels.append(some)
-    state.update(np.hstack(labels).astype("<i8"))
+    state.update(np.hstack(labels).astype("<i8").data)
     return state.hexdigest()
 
 
@@ -103,16 +104,16 @@ def read_arrays(directory: Path, name: str) -> dict[str, Source]:
     """
     try:
         index = json.loads((directory / INDEX).read_text())
-        return {split: _read_split(directory, split, f"{name}/{split}", facts) for split, facts in index.items()}
+        return {split: _read_split(directory, split, name, facts) for split, facts in index.items()}
     except (OSError, ValueError, EOFError, LookupError, TypeError, AttributeError) as error:
         msg = f"{directory}: {error}"
         raise DamageError(msg) from error
 
 
-def _read_split(directory: Path, split: str, name: str, facts: Mapping[str, object]) -> ArraySource:
+def _read_split(directory: Path, split: str, name: str, facts: Mapping[str, Any]) -> ArraySource:
     images, labels = (np.load(directory / f"{split}-{part}.npy") for part in ("images", "labels"))
-    source = ArraySource(name, images, labels, int(facts["num_classes"]))
+    source = ArraySource(f"{name}/{split}", images, labels, facts["num_classes"])
     if source.fingerprint != facts["fingerprint"]:
-        msg = f"the samples of {name} have another fingerprint than was written"
+        msg = f"the samples of {source.name} have another fingerprint than was written"
         raise DamageError(msg)
     return source

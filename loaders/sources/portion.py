@@ -60,10 +60,16 @@ def hold_out(count: int) -> tuple[np.ndarray, np.ndarray]:
     If there are fewer than six, it is the last.
 
     Args:
-        count: number of samples, at least 2.
+        count: number of samples.
 
     Returns:
         The indices for `train` and those for `test`, ascending.
+
+    Raises:
+        SourceError: one sample cannot be both.
     """
+    if count < 2:
+        msg = "there is one sample only; it takes at least one to train on and another to test on"
+        raise SourceError(msg)
     test = np.arange(HELD_OUT - 1, count, HELD_OUT) if count >= HELD_OUT else np.array([count - 1])
     return np.setdiff1d(np.arange(count), test), test

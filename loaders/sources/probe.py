@@ -9,12 +9,38 @@ from __future__ import annotations
 
 import numpy as np
 
+from loaderproof.loaders.contract import Source
 from loaderproof.loaders.sources.arrays import ArraySource
+from loaderproof.loaders.sources.error import SourceError
+from loaderproof.loaders.sources.spec import whole_number
 
+COUNT = 23
 SHAPE = (12, 20, 3)
 CLASSES = 1000
 ID_BITS = 24
+MOST = 1_000_000  # samples; ids of one split must not reach those of the next
 _FIRST_ID = {"train": 1_000, "test": 8_000_000}
+
+
+def load(rest: str) -> dict[str, Source]:
+    """Return the probe of each split for `[N[:HxWxC[:CLASSES]]]`."""
+    parts = rest.split(":") if rest else []
+    if len(parts) > 3:
+        msg = f"{rest!r} has {len(parts)} parts; the form is probe:N:HxWxC:CLASSES"
+        raise SourceError(msg)
+    count = whole_number(parts[0], "the number of samples", MOST) if parts else COUNT
+    shape = _shape(parts[1]) if len(parts) > 1 else SHAPE
+    classes = whole_number(parts[2], "the number of classes", CLASSES) if len(parts) > 2 else CLASSES
+    return {split: probe(count, split, shape, classes) for split in _FIRST_ID}
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    sides = [whole_number(side, "a side of the shape") for side in text.split("x")]
+    if len(sides) != 3:
+        msg = f"the shape is {text!r}; give height, width and channels, as in 12x20x3"
+        raise SourceError(msg)
+    height, width, channels = sides
+    return height, width, channels
 
 
 class Probe(ArraySource):
@@ -53,7 +79,7 @@ def probe(
         classes: how many of the 1,000 labels occur.
 
     Raises:
-        ValueError: the shape cannot carry an id, or there is no sample.
+        SourceError: the shape cannot carry an id, or there is no sample.
     """
     height, width, channels = shape
     if count < 1 or height * width * channels < ID_BITS + 2 or height == width or not 1 <= classes <= CLASSES:
@@ -61,7 +87,7 @@ def probe(
             f"probe of {count} samples, shape {shape}, {classes} classes: need at least one sample,"
             f" {ID_BITS + 2} values in an image, unequal sides, and 1 to {CLASSES} classes"
         )
-        raise ValueError(msg)
+        raise SourceError(msg)
     ids = np.arange(count, dtype=np.int64) + _FIRST_ID[split]
     labels = label_of(ids, classes)
     order = np.argsort(labels, kind="stable")
@@ -77,7 +103,7 @@ def _draw(ids: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
     size = int(np.prod(shape))
     noise = np.stack([np.random.default_rng(int(one)).integers(0, 64, size, np.uint8) for one in ids])
     place = (np.arange(size) * 37 % 151 + 20).astype(np.uint8)
-    flat = place + noise
+    flat: np.ndarray = place + noise
     flat[:, :ID_BITS] = ((ids[:, None] >> np.arange(ID_BITS)) & 1) * 200 + 20
     flat[:, -2:] = (0, 255)
     return flat.reshape(len(ids), *shape)

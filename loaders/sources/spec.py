@@ -32,7 +32,7 @@ def folder(text: str, holds: str) -> Path:
         msg = f"no folder is named; give the one that holds {holds} after the colon"
         raise SourceError(msg)
     if not path.exists():
-        msg = f"there is no folder {text!r} (looked from {str(Path.cwd())!r}); give the one that holds {holds}"
+        msg = f"there is no folder {text!r} in {str(Path.cwd())!r}; give the one that holds {holds}"
         raise SourceError(msg)
     if not path.is_dir():
         msg = f"{text!r} is a file; give the folder that holds {holds}"

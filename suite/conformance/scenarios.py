@@ -35,6 +35,11 @@ def shuffled(subject: Judged, seed: int = 1) -> Scenario:
     return subject.scenario(COLOUR, epochs=3, batch_size=4, shuffle=True, seed=seed)
 
 
+def rest_dropped(subject: Judged) -> Scenario:
+    """Return a scenario where two workers that each drop a rest of their own drop more than a batch."""
+    return subject.scenario(COLOUR, batch_size=7, drop_last=True)
+
+
 def without_workers(scenario: Scenario) -> Scenario:
     """Return the same scenario for a loader without workers."""
     return replace(scenario, request=replace(scenario.request, num_workers=0))

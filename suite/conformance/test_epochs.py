@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from loaderproof.loaders import Promise
-from loaderproof.suite.conformance.scenarios import COLOUR, GREY, TWO, everything, plain, shuffled, sizes
+from loaderproof.suite.conformance.scenarios import GREY, TWO, everything, plain, rest_dropped, shuffled, sizes
 from loaderproof.suite.judged import Judged, Place, samples
 from loaderproof.suite.observation import Epoch, Observation
 
@@ -28,15 +28,15 @@ def test_every_pass_ends(subject: Judged) -> None:
 def test_every_sample_once(subject: Judged) -> None:
     """Every sample of the source comes exactly once in the first epoch."""
     for seen, epoch, place in subject.watch(everything(subject)):
-        if epoch.number == 0:
+        # An epoch without an end is reported by the test of that.
+        if epoch.number == 0 and epoch.ended:
             _expect_complete(subject, seen, epoch, place)
 
 
 def test_second_epoch_is_complete(subject: Judged) -> None:
     """Every epoch after the first holds every sample exactly once, too."""
     for seen, epoch, place in subject.watch(everything(subject)):
-        # What the first epoch lacks already is reported by the test of the first.
-        if epoch.number > 0 and not np.array_equal(_amount(seen, epoch), _amount(seen, seen.epochs[0])):
+        if epoch.number > 0 and epoch.ended and not _known(seen, epoch, seen.epochs[:1]):
             _expect_complete(subject, seen, epoch, place)
 
 
@@ -46,7 +46,7 @@ def test_new_pass_after_a_break_is_complete(subject: Judged) -> None:
         seen = subject.run("experiments:watch_after_break", scenario, taken=2)
         whole = subject.run(WATCH, scenario)
         for epoch in seen.epochs:
-            if not np.array_equal(_amount(seen, epoch), _amount(whole, whole.epochs[0])):
+            if not _known(seen, epoch, whole.epochs):
                 _expect_complete(subject, seen, epoch, Place(scenario, epoch.number))
 
 
@@ -54,7 +54,8 @@ def test_batch_sizes(subject: Judged) -> None:
     """All batches have the size that was asked for, but the last, which holds the rest."""
     for seen, epoch, place in subject.watch(everything(subject)):
         size = place.scenario.request.batch_size
-        got = [batch.size for batch in epoch.batches]
+        # An empty batch is reported by the test of shapes.
+        got = [batch.size for batch in epoch.batches if batch.size]
         came = sum(got)
         if got != _sizes(came, size):
             subject.fail(
@@ -68,10 +69,10 @@ def test_batch_sizes(subject: Judged) -> None:
 @pytest.mark.promises(Promise.DROP_LAST)
 def test_drop_last(subject: Judged) -> None:
     """With drop_last every batch is full, and fewer samples are missing than fill a batch."""
-    for data, size in ((COLOUR, 4), (GREY, 4), (TWO, 4)):
-        scenario = subject.scenario(data, batch_size=size, drop_last=True)
+    for scenario in (rest_dropped(subject), *(subject.scenario(data, batch_size=4, drop_last=True) for data in (GREY, TWO))):
         for seen, epoch, place in subject.watch([scenario]):
-            got = [batch.size for batch in epoch.batches]
+            size = scenario.request.batch_size
+            got = [batch.size for batch in epoch.batches if batch.size]
             if got != [size] * (seen.count // size):
                 subject.fail(
                     place,
@@ -86,9 +87,10 @@ def test_len_counts_batches(subject: Judged) -> None:
     """The loader has a length, and it is the number of batches in an epoch."""
     scenarios = sizes(subject)
     if Promise.DROP_LAST in subject.case.description.promises:
-        scenarios.append(subject.scenario(COLOUR, batch_size=4, drop_last=True))
+        scenarios.append(rest_dropped(subject))
     for seen, epoch, place in subject.watch(scenarios):
-        if seen.length != len(epoch.batches):
+        # Epochs without an end, and later ones that are shorter, are reported by the tests of that.
+        if epoch.number == 0 and epoch.ended and seen.length != len(epoch.batches):
             subject.fail(
                 place,
                 expected=f"len() == {len(epoch.batches)}, as many batches as came",
@@ -113,6 +115,11 @@ def _expect_complete(subject: Judged, seen: Observation, epoch: Epoch, place: Pl
         got="; ".join(found),
         hint="a rest that is dropped or filled up, a queue that is not emptied, workers or epochs that overlap",
     )
+
+
+def _known(seen: Observation, epoch: Epoch, others: list[Epoch]) -> bool:
+    """Tell whether another epoch, which is judged elsewhere, is as long and incomplete, too."""
+    return any(len(epoch.index) == len(other.index) and np.any(_amount(seen, other) != 1) for other in others)
 
 
 def _amount(seen: Observation, epoch: Epoch) -> np.ndarray:

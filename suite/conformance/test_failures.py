@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from loaderproof.suite.conformance.scenarios import plain, shuffled
@@ -14,6 +15,9 @@ POISONED = 9
 def test_errors_surface(subject: Judged, error: str) -> None:
     """An exception while a sample is read reaches whoever iterates, with its message."""
     scenario = plain(subject)
+    read = subject.run("experiments:watch", scenario).epochs[0].index
+    if POISONED not in read and np.all(read >= 0):
+        pytest.skip(f"sample #{POISONED} is not read at all, as test_every_sample_once reports")
     message = f"sample {POISONED} cannot be read: poison"
     outcome = subject.run("experiments:poison", scenario, place=POISONED, error=error, message=message)
     if outcome.raised is None or message not in outcome.raised:

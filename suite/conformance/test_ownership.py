@@ -10,6 +10,7 @@ import pytest
 from loaderproof.loaders import Promise
 from loaderproof.suite.conformance.scenarios import everything, plain, shuffled
 from loaderproof.suite.judged import Judged, Place
+from loaderproof.suite.observation import Epoch
 
 
 def test_batches_stay_as_handed_out(subject: Judged) -> None:
@@ -28,14 +29,12 @@ def test_batches_are_writable_and_owned(subject: Judged) -> None:
     """Writing into a batch works, and changes no other batch and no later epoch."""
     scenario = plain(subject)
     written = subject.run("experiments:watch_after_writing", scenario)
-    before = subject.run("experiments:watch", scenario).epochs[1]
+    before = subject.run("experiments:watch", scenario).epochs[-1]
     after = written.seen.epochs[0]
     got = [written.complaint] if written.complaint else []
     got += [f"writing into batch {one} changed batch {other}" for one, other in written.shared[:1]]
     got += [f"writing changed samples {written.changed[:5]} of the source"] if written.changed else []
-    same = np.array_equal(np.sort(after.index), np.sort(before.index)) and after.error.max(initial=0) <= max(
-        before.error.max(initial=0), 1e-6
-    )
+    same = np.array_equal(np.sort(after.index), np.sort(before.index)) and _error(after) <= max(_error(before), 1e-6)
     got += [] if same else ["the epoch after it holds what was written"]
     if got:
         subject.fail(
@@ -71,3 +70,8 @@ def test_global_random_state_is_untouched(subject: Judged) -> None:
             got=f"another state of {', '.join(moved)}",
             hint="give samplers, DataLoader and transforms a generator of their own",
         )
+
+
+def _error(epoch: Epoch) -> float:
+    """Return the largest difference from the source; NaN is what the test of values reports."""
+    return float(np.nanmax(epoch.error, initial=0))

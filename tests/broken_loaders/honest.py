@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -12,9 +13,38 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from loaderproof.loaders import ALL_PROMISES, Loader, Promise, Request, Source, Variant, adapter, promised
+from loaderproof.loaders import ALL_PROMISES, Loader, Promise, Request, Source, Variant, promised
+from loaderproof.loaders.function import adapter
 
 NO_WORKERS = promised(Promise.WORKERS)
+BUFFER = 300
+# Whatever is wrong with the content of a small probe is wrong with the whole data too.
+DATA = "test_every_sample_of_the_data_once"
+
+Make = Callable[[Source, Request], Loader]
+
+
+def fails(
+    *tests: str, rows: Iterable[str] = (), promises: Iterable[Promise] = NO_WORKERS, **declared: Any
+) -> Callable[[Make], Make]:
+    """Make a function adapter of a class or function `(source, request)`, and say what it breaks.
+
+    Args:
+        tests: the conformance tests that it must fail; all others it must pass.
+        rows: the publicly reported faults that it stands for.
+        promises: what it claims.
+        declared: further fields of its description.
+    """
+
+    def declare(make: Make) -> Make:
+        @adapter(promises=promises, **declared)
+        def opened(source: Source, request: Request) -> Loader:
+            return make(source, request)
+
+        opened.fails, opened.rows, opened.__doc__ = tests, tuple(rows), make.__doc__  # type: ignore[attr-defined]
+        return opened
+
+    return declare
 
 
 class Honest:
@@ -23,15 +53,15 @@ class Honest:
     def __init__(self, source: Source, request: Request) -> None:
         self.source, self.request = source, request
         self.generator = torch.Generator().manual_seed(request.seed)
-        self.epoch = 0
+        self.epoch = -1
 
     def __len__(self) -> int:
         return len(self.batches(list(range(len(self.source)))))
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        self.epoch += 1
         for places in self.batches(self.order()):
             yield self.batch(places)
-        self.epoch += 1
 
     def order(self) -> list[int]:
         """Return the places in the source of an epoch's samples."""
@@ -43,8 +73,9 @@ class Honest:
 
     def batches(self, places: list[int]) -> list[list[int]]:
         """Return the places of each batch."""
-        chunks = [places[start:][: self.request.batch_size] for start in range(0, len(places), self.request.batch_size)]
-        return [chunk for chunk in chunks if len(chunk) == self.request.batch_size or not self.request.drop_last]
+        size = self.request.batch_size
+        chunks = [places[start : start + size] for start in range(0, len(places), size)]
+        return [chunk for chunk in chunks if len(chunk) == size or not self.request.drop_last]
 
     def batch(self, places: list[int]) -> tuple[Tensor, Tensor]:
         """Return the samples at some places."""
@@ -65,36 +96,8 @@ class Honest:
         return label
 
 
-def fails(
-    *tests: str, rows: Iterable[str] = (), promises: Iterable[Promise] = NO_WORKERS, **declared: Any
-) -> Callable[[Callable[[Source, Request], Loader]], Callable[[Source, Request], Loader]]:
-    """Make a function adapter of a class or function `(source, request)`, and say what becomes of it.
-
-    Args:
-        tests: the conformance tests that it must fail; all others it must pass.
-        rows: the faults of the catalogue that it stands for.
-        promises: what it claims.
-        declared: further fields of its description.
-    """
-
-    def declare(make: Callable[[Source, Request], Loader]) -> Callable[[Source, Request], Loader]:
-        @adapter(promises=promises, **declared)
-        def broken(source: Source, request: Request) -> Loader:
-            return make(source, request)
-
-        broken.fails, broken.rows, broken.__doc__ = tests, tuple(rows), make.__doc__  # type: ignore[attr-defined]
-        return broken
-
-    return declare
-
-
-@fails()
-class Plain(Honest):
-    """Reads sample by sample."""
-
-
 class Samples:
-    """A map-style data set with the images and labels of another loader."""
+    """The samples of a loader as a map-style data set."""
 
     def __init__(self, loader: Honest) -> None:
         self.loader = loader
@@ -106,9 +109,25 @@ class Samples:
         return self.loader.sample(place)
 
 
+def through_buffer(places: Iterable[int], size: int, generator: np.random.Generator) -> list[int]:
+    """Return places in the order in which a shuffle buffer gives them out."""
+    held: list[int] = []
+    given: list[int] = []
+    for place in places:
+        held.append(place)
+        if len(held) == size:
+            given.append(held.pop(int(generator.integers(size))))
+    return given + generator.permutation(held).tolist()
+
+
+@fails()
+class Plain(Honest):
+    """Reads sample by sample."""
+
+
 @fails(promises=ALL_PROMISES)
 def workers(source: Source, request: Request) -> Loader:
-    """Leaves batching, shuffling and worker processes to a DataLoader."""
+    """Leaves batching, shuffling and processes to a DataLoader."""
     return DataLoader(
         Samples(Honest(source, request)),  # type: ignore[arg-type]
         batch_size=request.batch_size,
@@ -119,32 +138,25 @@ def workers(source: Source, request: Request) -> Loader:
     )
 
 
-@fails(promises=promised(Promise.WORKERS, Promise.LENGTH))
-def without_length(source: Source, request: Request) -> Loader:
-    """Has no length, yields lists, prints a line for each batch, and strides are not contiguous."""
+@fails(promises=NO_WORKERS - {Promise.LENGTH})
+class Lists(Honest):
+    """Has no length, yields lists of tensors in channels-last memory, and prints a line for each."""
 
-    class Lists:
-        def __init__(self) -> None:
-            self.loader = Honest(source, request)
+    __len__ = None  # type: ignore[assignment]
 
-        def __iter__(self) -> Iterator[list[Tensor]]:
-            for images, labels in self.loader:
-                sys.stdout.write(f"{len(labels)} samples\n")
-                yield [images.contiguous(memory_format=torch.channels_last), labels]
-
-    return Lists()  # type: ignore[return-value]
+    def __iter__(self) -> Iterator[Any]:
+        for images, labels in super().__iter__():
+            sys.stdout.write(f"{len(labels)} samples\n")
+            yield [images.contiguous(memory_format=torch.channels_last), labels]
 
 
 @fails(image_dtype="uint8", label_dtype="int32")
 class Bytes(Honest):
     """Delivers the dtypes that it declares."""
 
-    def image(self, pixels: np.ndarray) -> Tensor:
-        return torch.from_numpy(pixels).permute(2, 0, 1)
-
     def batch(self, places: list[int]) -> tuple[Tensor, Tensor]:
         images, labels = super().batch(places)
-        return images, labels.to(torch.int32)
+        return (images * 255).round().to(torch.uint8), labels.to(torch.int32)
 
 
 @fails(tolerance=0.02)
@@ -155,15 +167,12 @@ class Lossy(Honest):
         return (super().image(pixels) * 32).round() / 32
 
 
-@fails(promises=NO_WORKERS - {Promise.SEEDED_ORDER}, variants={"": Variant(shuffle_buffer=300)})
-class Buffer(Honest):
-    """Shuffles through a buffer of the size that it declares, with a generator of its own."""
+@fails(promises=NO_WORKERS - {Promise.SEEDED_ORDER}, variants={"": Variant(shuffle_buffer=BUFFER)})
+class Buffered(Honest):
+    """Shuffles through a buffer of the size that it declares, with a generator that nobody seeds."""
 
     def permutation(self) -> list[int]:
-        generator = np.random.default_rng()
-        coming = iter(range(len(self.source)))
-        held = [place for place, _ in zip(coming, range(300), strict=False)]
-        ...
+        return through_buffer(range(len(self.source)), BUFFER, np.random.default_rng())
 
 
 @fails()
@@ -171,5 +180,34 @@ class EpochHook(Honest):
     """Takes the order from the seed and from the epoch that it is told."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Take over the epoch that comes."""
+        """Take over which epoch comes."""
         self.generator.manual_seed(1_000 * self.request.seed + epoch)
+
+
+@fails()
+class Threaded(Honest):
+    """Loads ahead in a thread that ends with its epoch, or when the epoch is left early."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        ready: queue.Queue[Any] = queue.Queue()
+        left = threading.Event()
+        thread = threading.Thread(target=self._load, args=(ready, left))
+        thread.start()
+        try:
+            while (came := ready.get()) is not None:
+                if isinstance(came, Exception):
+                    raise came
+                yield came
+        finally:
+            left.set()
+            thread.join()
+
+    def _load(self, ready: queue.Queue[Any], left: threading.Event) -> None:
+        try:
+            for batch in super().__iter__():
+                ready.put(batch)
+                if left.is_set():
+                    break
+        except Exception as error:  # noqa: BLE001  # it is raised again where the batches are taken
+            ready.put(error)
+        ready.put(None)

@@ -1,0 +1,79 @@
+"""Shows progress while loaders are judged, and the tables of what came out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loaderproof.suite import turns
+
+
+class Reporter:
+    """Present only in runs that judge loaders.
+
+    Args:
+        config: of the run.
+        loaders: how many are judged.
+    """
+
+    def __init__(self, config: pytest.Config, loaders: int) -> None:
+        self._config = config
+        self._terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
+        self._loaders = loaders
+        self._begun: dict[str, None] = {}
+        self._heading = ""
+        self._reports: list[pytest.TestReport] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Refuse bad data before any loader opens."""
+        from loaderproof.suite.fixtures import session_of  # noqa: PLC0415 - its imports cost a run without us
+
+        if not session.config.option.collectonly:
+            run = session_of(session.config)
+            run.progress = self._progress
+            problem = run.problem_with_data()
+            if problem:
+                raise pytest.UsageError(problem)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        """Say which loader's turn it is."""
+        case = turns.case_of(item)
+        heading = f"{case.label}: {turns.phase_of(item)}" if case else ""
+        if case and heading != self._heading:
+            self._heading = heading
+            self._begun[case.label] = None
+            self._say(f"[{len(self._begun)}/{self._loaders}] {heading}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the report for the tables."""
+        self._reports.append(report)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Print the tables."""
+        from loaderproof.suite import standing, table  # noqa: PLC0415 - collecting alone needs neither
+
+        terminal = terminalreporter._tw  # noqa: SLF001 - its width and colours have no public name
+        look = {"width": terminal.fullwidth, "colour": terminal.hasmarkup}
+        for title, rows, draw in (
+            ("the article's experiment", standing.article(self._reports), table.article),
+            ("loaders", standing.standings(self._reports), table.loaders),
+        ):
+            if rows:
+                terminalreporter.section(title)
+                terminalreporter.write_line(draw(rows, **look))
+
+    def _say(self, text: str) -> None:
+        if self._terminal and self._config.get_verbosity() >= 0:
+            self._terminal.ensure_newline()
+            self._terminal.write_line(text, bold=True)
+
+    def _progress(self, text: str) -> None:
+        """Show on a terminal, on one line that is written again and again, how far a test is."""
+        if self._terminal and self._terminal.isatty and self._config.get_verbosity() >= 0:
+            capture: Any = self._config.pluginmanager.get_plugin("capturemanager")
+            with capture.global_and_fixture_disabled():
+                self._terminal.rewrite(f"{self._heading}, {text}", erase=True)

@@ -1,0 +1,54 @@
+"""In which order loaders are judged: one after the other, conformance first, the article last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from loaderproof.suite.session import Case
+
+
+def case_of(item: pytest.Item) -> Case | None:
+    """Return the loader that an item judges, or None if it is no test of the suite."""
+    callspec = getattr(item, "callspec", None)
+    case = callspec.params.get("case") if callspec and _is_ours(item) else None
+    # Of an empty list of cases pytest makes one test with a placeholder.
+    return case if hasattr(case, "label") else None
+
+
+def phase_of(item: pytest.Item) -> str:
+    """Return the part of the suite that an item belongs to."""
+    if item.get_closest_marker("article"):
+        return "the article's experiment"
+    return "speed" if _is_timed(item) else "conformance"
+
+
+def without_case(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests of the suite that no loader of this run takes part in."""
+    return [item for item in items if _is_ours(item) and case_of(item) is None]
+
+
+def take(items: list[pytest.Item]) -> list[str]:
+    """Sort the suite's items among themselves, in place, and return the labels of their loaders."""
+    places = [place for place, item in enumerate(items) if case_of(item)]
+    labels = {case.label: None for case in (case_of(items[place]) for place in places) if case}
+    rank = {label: number for number, label in enumerate(labels)}
+
+    def turn(item: pytest.Item) -> tuple[bool, int, bool]:
+        case = case_of(item)
+        return item.get_closest_marker("article") is not None, rank[case.label] if case else 0, _is_timed(item)
+
+    for place, item in zip(places, sorted((items[place] for place in places), key=turn), strict=True):
+        items[place] = item
+    return list(labels)
+
+
+def _is_ours(item: pytest.Item) -> bool:
+    return {"case", "subject"} <= set(getattr(item, "fixturenames", ()))
+
+
+def _is_timed(item: pytest.Item) -> bool:
+    return "benchmark" in getattr(item, "fixturenames", ())
+

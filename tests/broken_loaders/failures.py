@@ -1,0 +1,138 @@
+"""Loaders that hide errors, or leave something behind."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from honest import Honest, fails
+from torch import Tensor
+
+Batch = tuple[Tensor, Tensor]
+
+ERRORS = "test_errors_surface"
+LEFT = "test_nothing_is_left_behind"
+
+
+class Tolerant(Honest):
+    """Leaves out the samples that cannot be read for a reason that it hides."""
+
+    hidden: tuple[type[Exception], ...] = (Exception,)
+
+    def batch(self, places: list[int]) -> Batch:
+        return super().batch([place for place in places if self.readable(place)])
+
+    def readable(self, place: int) -> bool:
+        """Tell whether a sample can be read."""
+        with contextlib.suppress(*self.hidden):
+            super().sample(place)
+            return True
+        return False
+
+
+@fails(ERRORS)
+class Skips(Tolerant):
+    """Leaves out the samples that cannot be read."""
+
+
+@fails(ERRORS)
+class SkipsLostFiles(Tolerant):
+    """Takes any OSError for a file that is not there, and leaves the sample out."""
+
+    hidden = (OSError,)
+
+
+@fails(ERRORS)
+class EndsAtKeyError(Honest):
+    """Takes a KeyError for the end of the data."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        with contextlib.suppress(KeyError):
+            yield from super().__iter__()
+
+
+@fails(ERRORS, rows=["C20"])
+class TakesTheNext(Tolerant):
+    """Takes the next sample for one that cannot be read."""
+
+    def batch(self, places: list[int]) -> Batch:
+        return Honest.batch(self, [place if self.readable(place) else place + 1 for place in places])
+
+
+@fails(ERRORS)
+class HidesTheMessage(Honest):
+    """Raises an error of its own that does not say what was wrong."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        try:
+            yield from super().__iter__()
+        except Exception:  # noqa: BLE001  # that is the fault
+            raise RuntimeError("a worker failed") from None
+
+
+@fails(ERRORS)
+class ThreadEndsQuietly(Honest):
+    """Loads ahead in a thread; if it dies, the epoch seems to be over."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        ready: queue.Queue[Any] = queue.Queue()
+        thread = threading.Thread(target=self.load, args=(ready,))
+        thread.start()
+        yield from iter(ready.get, None)
+        thread.join()
+
+    def load(self, ready: queue.Queue[Any]) -> None:
+        """Load an epoch."""
+        with contextlib.suppress(Exception):
+            for batch in super().__iter__():
+                ready.put(batch)
+        ready.put(None)
+
+
+@fails(LEFT, rows=["H4"])
+class ThreadAfterBreak(Honest):
+    """Each pass has a thread that waits for its end, which does not come if it is left early."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        over = threading.Event()
+        threading.Thread(target=over.wait, daemon=True).start()
+        yield from super().__iter__()
+        over.set()
+
+
+@fails(LEFT, rows=["H8"])
+class ProcessAfterBreak(Honest):
+    """Each pass has a process that is ended with it, but not if it is left early."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
+        process.start()
+        yield from super().__iter__()
+        process.terminate()
+        process.join()
+
+
+@fails(LEFT, rows=["H3"])
+class DescriptorForEachBatch(Honest):
+    """Opens a file for each batch and closes none."""
+
+    def batch(self, places: list[int]) -> Batch:
+        os.open(__file__, os.O_RDONLY)
+        return super().batch(places)
+
+
+@fails(LEFT, rows=["H5"])
+class SharedMemory(Honest):
+    """Puts each epoch into shared memory, and leaves it there."""
+
+    def order(self) -> list[int]:
+        Path(f"/dev/shm/broken-loader-{uuid.uuid4().hex}").write_bytes(b"epoch")  # noqa: S108  # that is the fault
+        return super().order()
