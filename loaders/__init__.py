@@ -12,6 +12,7 @@ from loaderproof.loaders.contract import (
     Variant,
     promised,
 )
+from loaderproof.loaders.function import adapter
 
 __all__ = [
     "ALL_PROMISES",
@@ -23,5 +24,6 @@ __all__ = [
     "Request",
     "Source",
     "Variant",
+    "adapter",
     "promised",
 ]

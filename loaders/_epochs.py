@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Batch: TypeAlias = "tuple[Tensor, Tensor]"
+Pick: TypeAlias = "Callable[[Tensor], Batch]"
 Options = TypeVar("Options")
 
 
@@ -77,7 +78,7 @@ class IndexedLoader:
         request: says how to batch and shuffle.
     """
 
-    def __init__(self, samples: int, pick: Callable[[Tensor], Batch], request: Request) -> None:
+    def __init__(self, samples: int, pick: Pick, request: Request) -> None:
         self._order = Order(samples, request)
         self._pick = pick
         self._batch_size = request.batch_size

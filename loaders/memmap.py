@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from loaderproof.loaders._epochs import IndexedLoader, options_of
+from loaderproof.loaders._epochs import Batch, IndexedLoader, options_of
 from loaderproof.loaders.contract import (
     Adapter,
     Description,
@@ -65,41 +64,29 @@ class Memmap(Adapter):
 
     def open(self, source: Source, directory: Path, request: Request) -> Loader:
         """Return a loader that reads each batch from the file when it is asked for."""
-        pick = _PICK[options_of(Options, request).file](directory)
+        import torch
+
+        images, labels = _READ[options_of(Options, request).file](directory)
+
+        def pick(places: Tensor) -> Batch:
+            chosen = places.numpy()
+            # In NumPy, for the reason that `resident` gives.
+            nchw = images[chosen].transpose(0, 3, 1, 2).astype(np.float32, order="C")
+            nchw /= 255
+            return torch.from_numpy(nchw), torch.from_numpy(labels[chosen])
+
         return IndexedLoader(len(source), pick, request)
 
 
-def _from_npy(directory: Path) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    import torch
-
-    images = np.load(directory / "images.npy", mmap_mode="r")
-    labels = np.load(directory / "labels.npy")
-
-    def pick(places: Tensor) -> tuple[Tensor, Tensor]:
-        chosen = places.numpy()
-        return _as_floats(torch.from_numpy(images[chosen])), torch.from_numpy(labels[chosen])
-
-    return pick
+def _npy(directory: Path) -> tuple[np.ndarray, np.ndarray]:
+    return np.load(directory / "images.npy", mmap_mode="r"), np.load(directory / "labels.npy")
 
 
-def _from_pt(directory: Path) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+def _pt(directory: Path) -> tuple[np.ndarray, np.ndarray]:
     import torch
 
     both = torch.load(directory / "samples.pt", mmap=True, weights_only=True)
-    images, labels = both["images"], both["labels"]
-
-    def pick(places: Tensor) -> tuple[Tensor, Tensor]:
-        return _as_floats(images.index_select(0, places)), labels.index_select(0, places)
-
-    return pick
+    return both["images"].numpy(), both["labels"].numpy()
 
 
-def _as_floats(images: Tensor) -> Tensor:
-    """Return images (uint8, NHWC) as float32, NCHW, in [0, 1]."""
-    import torch
-
-    nchw = images.permute(0, 3, 1, 2)
-    return nchw.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
-
-
-_PICK = {"npy": _from_npy, "pt": _from_pt}
+_READ = {"npy": _npy, "pt": _pt}

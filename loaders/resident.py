@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loaderproof.loaders._epochs import IndexedLoader, options_of
+from loaderproof.loaders._epochs import Batch, IndexedLoader, Pick, options_of
 from loaderproof.loaders.contract import (
     Adapter,
     Description,
@@ -54,9 +54,29 @@ class Resident(Adapter):
         chw = torch.from_numpy(raw).permute(0, 3, 1, 2).to(device)
         images = chw.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
         labels = torch.from_numpy(targets).to(device)
+        return IndexedLoader(len(source), (_on_device if on_device else _in_memory)(images, labels), request)
 
-        def pick(places: Tensor) -> tuple[Tensor, Tensor]:
-            places = places.to(device)
-            return images.index_select(0, places), labels.index_select(0, places)
 
-        return IndexedLoader(len(source), pick, request)
+def _on_device(images: Tensor, labels: Tensor) -> Pick:
+    def pick(places: Tensor) -> Batch:
+        places = places.to(images.device)
+        return images.index_select(0, places), labels.index_select(0, places)
+
+    return pick
+
+
+def _in_memory(images: Tensor, labels: Tensor) -> Pick:
+    """Pick with NumPy, which copies rows in this thread.
+
+    torch shares out so few rows among all cores, which takes longer, and very much longer when
+    something else keeps the cores busy.
+    """
+    import torch
+
+    rows, targets = images.numpy(), labels.numpy()
+
+    def pick(places: Tensor) -> Batch:
+        chosen = places.numpy()
+        return torch.from_numpy(rows.take(chosen, 0)), torch.from_numpy(targets.take(chosen))
+
+    return pick

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from loaderproof.loaders.contract import Loader
-from loaderproof.model.accelerator import accelerator
+from loaderproof.loaders.contract import Source
+from loaderproof.model.accelerator import Accelerator, accelerator
 from loaderproof.model.training import Batches, Trainer
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.rounds import Ceiling
@@ -42,7 +43,7 @@ def run(bench: Workbench, training: Scenario, testing: Scenario, device: str) ->
     loaders = [bench.open(bench.source(scenario), scenario.request) for scenario in (training, testing)]
     build_s = time.perf_counter() - began
     try:
-        return _run(bench, training, *loaders, device, build_s)
+        return replace(_run(bench.source(training), training, loaders, accelerator(device)), build_s=build_s)
     finally:
         for loader in loaders:
             close(loader)
@@ -52,26 +53,20 @@ def run_ceiling(bench: Workbench, training: Scenario, testing: Scenario, device:
     """Do the same on batches that lie on the device already."""
     there = accelerator(device)
     ceilings = [Ceiling(bench.source(scenario), scenario.request, there) for scenario in (training, testing)]
-    return _run(bench, training, *ceilings, device, 0.0)
+    return _run(bench.source(training), training, ceilings, there)
 
 
-def _run(
-    bench: Workbench, training: Scenario, train: Loader | Ceiling, test: Loader | Ceiling, device: str, build_s: float
-) -> Run:
-    source = bench.source(training)
-    trainer = Trainer(source.image_shape, source.num_classes, accelerator(device), seed=training.request.seed)
+def _run(source: Source, training: Scenario, loaders: Sequence[Batches], device: Accelerator) -> Run:
+    trainer = Trainer(source.image_shape, source.num_classes, device, seed=training.request.seed)
     trained, tested, accuracy = [], [], None
     gc.collect()
     began = time.perf_counter()
     for epoch in range(training.epochs):
-        trained.append(trainer.train_epoch(_epoch(train, epoch)).samples)
-        result = trainer.evaluate(_epoch(test, epoch))
+        for loader in loaders:
+            start_epoch(loader, epoch)
+        trained.append(trainer.train_epoch(loaders[0]).samples)
+        result = trainer.evaluate(loaders[1])
         tested.append(result.total)
         accuracy = result.accuracy
     seconds = time.perf_counter() - began
-    return Run(seconds, build_s, trained, tested, accuracy, trainer.accelerator.name)
-
-
-def _epoch(loader: Loader | Ceiling, epoch: int) -> Batches:
-    start_epoch(loader, epoch)
-    return loader
+    return Run(seconds, 0.0, trained, tested, accuracy, device.name)

@@ -93,7 +93,10 @@ def scenarios(subject: Judged) -> tuple[Scenario, Scenario]:
     """Return what training and testing ask for."""
     samples = subject.session.settings.samples
     first = None if samples is None else max(samples // _SHARE, TRAINING_BATCH)
-    options = {**subject.case.setup.options, **({"epochs": EPOCHS} if subject.case.spec == "tfds_article" else {})}
+    options = {
+        **subject.case.setup.options,
+        **({"epochs": EPOCHS} if subject.case.spec == "tfds_article" else {}),
+    }
     asked: dict[str, Any] = {"shuffle": True, "seed": 1, "options": options}
     training = subject.data_scenario("train", first, epochs=EPOCHS, batch_size=TRAINING_BATCH, **asked)
     testing = subject.data_scenario("test", first and max(first // 6, 1), batch_size=TESTING_BATCH, **asked)

@@ -36,7 +36,7 @@ class Blocks(Generic[Measured]):
         ceiling: Callable[[], Measured],
         blocks: int,
         seed: int,
-        progress: Callable[[str], None],
+        progress: Callable[[str], object],
     ) -> None:
         self._round, self._ceiling, self._progress = round, ceiling, progress
         self._first = ceiling_first(blocks, seed)

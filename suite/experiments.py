@@ -34,6 +34,9 @@ from loaderproof.suite.workbench import Workbench, close, start_epoch
 gc.freeze()
 
 
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
 def describe(bench: Workbench) -> Description:
     """Return what is known of the adapter."""
     return bench.adapter.description
@@ -93,7 +96,7 @@ class Written:
         seen: the epoch after it.
         complaint: why a batch could not or must not be written to, or None.
         shared: pairs of batches of which the second changed when the first was written to.
-        changed: places of the samples of the source that changed.
+        changed: places of the samples of the source that changed by writing.
     """
 
     seen: Observation
@@ -109,12 +112,17 @@ def watch_after_writing(bench: Workbench, scenario: Scenario) -> Written:
     loader = bench.open(source, scenario.request)
     try:
         start_epoch(loader, 0)
-        complaint, shared = _overwrite(recorder.pairs(_limited(loader, seen.count)))
+        kept, complaint = _keep(recorder.pairs(_limited(loader, seen.count)))
+        by_reading = _changed(bench, scenario, source)
+        shared: list[tuple[int, int]] = []
+        if complaint is None:
+            complaint, shared = _overwrite(kept)
+        changed = sorted(set(_changed(bench, scenario, source)) - set(by_reading))
         start_epoch(loader, 1)
         seen.epochs.append(record.epoch(1, loader))
     finally:
         close(loader)
-    return Written(seen, complaint, shared, _changed(bench, scenario, source))
+    return Written(seen, complaint, shared, changed)
 
 
 def source_changes(bench: Workbench, scenario: Scenario) -> list[int]:
@@ -177,7 +185,11 @@ class Poisoned(Source):
         return f"poisoned-{self._source.fingerprint}"
 
 
-ERRORS: dict[str, Callable[[str], Exception]] = {"ValueError": ValueError, "KeyError": KeyError, "OSError": OSError}
+ERRORS: dict[str, Callable[[str], Exception]] = {
+    "ValueError": ValueError,
+    "KeyError": KeyError,
+    "OSError": OSError,
+}
 
 
 @dataclass
@@ -259,7 +271,9 @@ def difference(bench: Workbench, scenario: Scenario) -> Difference:
     catalogue = bench.catalogue(scenario)
     with bench.opened(scenario) as loader:
         start_epoch(loader, 0)
-        return catalogue.compare(*recorder.identities(loader, catalogue.fingerprint, 3 * len(catalogue.hashes)))
+        return catalogue.compare(
+            *recorder.identities(loader, catalogue.fingerprint, 3 * len(catalogue.hashes))
+        )
 
 
 def length(loader: Any) -> int | None:
@@ -273,7 +287,9 @@ def length(loader: Any) -> int | None:
 def _observation(bench: Workbench, scenario: Scenario) -> tuple[Observation, recorder.Recorder]:
     source = bench.source(scenario)
     catalogue = bench.catalogue(scenario)
-    return Observation(scenario, catalogue.labels, source.image_shape, None), recorder.Recorder(catalogue, scenario)
+    return Observation(scenario, catalogue.labels, source.image_shape, None), recorder.Recorder(
+        catalogue, scenario
+    )
 
 
 def _limited(loader: Any, samples: int) -> Any:
@@ -281,15 +297,19 @@ def _limited(loader: Any, samples: int) -> Any:
     return itertools.islice(loader, 2 * samples + 4)
 
 
-def _overwrite(batches: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> tuple[str | None, list[tuple[int, int]]]:
+def _keep(batches: Iterator[Pair]) -> tuple[list[Pair], str | None]:
+    """Return all batches, and what torch says if one of them is made of memory that must not be written to."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.set_warn_always(True)
         kept = list(batches)
         torch.set_warn_always(False)
-    read_only = next((str(one.message) for one in caught if "not writable" in str(one.message)), None)
-    if read_only:
-        return read_only.split(". ")[0], []
+    read_only = (str(one.message).split(". ")[0] for one in caught if "not writable" in str(one.message))
+    return kept, next(read_only, None)
+
+
+def _overwrite(kept: list[Pair]) -> tuple[str | None, list[tuple[int, int]]]:
+    """Write into each batch; return why one could not be written to, and which changed another."""
     shared: list[tuple[int, int]] = []
     for number, (images, labels) in enumerate(kept):
         later = kept[number + 1 :]

@@ -21,7 +21,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" in metafunc.fixturenames:
         article = metafunc.definition.get_closest_marker("article")
         cases = _rows(metafunc.config) if article else _cases(metafunc.config)
-        metafunc.parametrize("case", cases, ids=[case.label for case in cases], indirect=True, scope="session")
+        metafunc.parametrize(
+            "case", cases, ids=[case.label for case in cases], indirect=True, scope="session"
+        )
 
 
 def session_of(config: pytest.Config) -> Session:

@@ -87,16 +87,12 @@ class Judged:
         Raises:
             NotKept: the loader gave no answer; reported once.
         """
-        failure = ""
         try:
             return self.session.observe(self.case, self.test, experiment, scenario, times=times, **more)
         except Unobserved as lost:
-            reported_by = str(lost)
+            pytest.skip(f"not observed, for the reason that {lost} gives")
         except SubjectError as error:
-            failure = str(error)
-        if failure:
-            self.fail(Place(scenario), failure)
-        pytest.skip(f"not observed, for the reason that {reported_by} gives")
+            self.fail(Place(scenario), str(error))
 
     def ask(self, experiment: str, place: Place, *, times: float = 1, **arguments: object) -> Any:
         """Return what comes out of an experiment now, in the process of this loader.
@@ -104,12 +100,10 @@ class Judged:
         Raises:
             NotKept: the loader gave no answer.
         """
-        failure = ""
         try:
             return self.session.subject(self.case.spec).run(experiment, times=times, **arguments)
         except SubjectError as error:
-            failure = str(error)
-        self.fail(place, failure)
+            self.fail(place, str(error))
 
     def watch(self, scenarios: Iterable[Scenario]) -> Iterator[tuple[Observation, Epoch, Place]]:
         """Yield every epoch of every scenario."""
@@ -142,7 +136,8 @@ class Judged:
             "repeat": self.command,
         }
         lines = [f"  {name:<9} {text}" for name, text in rows.items() if text]
-        raise NotKept("\n".join([f"Not kept: {self.rule}", "", *lines, *(["", what] if what else [])]))
+        text = "\n".join([f"Not kept: {self.rule}", "", *lines, *(["", what] if what else [])])
+        raise NotKept(text) from None
 
 
 def samples(seen: Observation, places: Iterable[int], limit: int = 5) -> str:
@@ -154,7 +149,6 @@ def samples(seen: Observation, places: Iterable[int], limit: int = 5) -> str:
 
 def repeat_command(paths: list[str], settings: dict[str, str], test: str, case: Case) -> str:
     """Return the command line that repeats one test."""
-    chosen = " ".join(f"{option} {shlex.quote(value)}" for option, value in settings.items())
-    return f"pytest {' '.join(paths)} --loader {shlex.quote(case.spec)} {chosen} -k '{test} and {case.label}'".replace(
-        "  ", " "
-    )
+    chosen = [part for option, value in settings.items() for part in (option, value)]
+    words = ["pytest", *paths, "--loader", case.spec, *chosen, "-k", f"{test} and {case.label}"]
+    return shlex.join(words)

@@ -72,7 +72,9 @@ def _settled(target: Holdings) -> Holdings:
 
 
 def _once(before: Holdings, after: Holdings) -> list[str]:
-    processes = [f"{pid} ({after.processes[pid]})" for pid in after.processes.keys() - before.processes.keys()]
+    processes = [
+        f"{pid} ({after.processes[pid]})" for pid in after.processes.keys() - before.processes.keys()
+    ]
     memory = _ownerless(after.shared_memory - before.shared_memory)
     found = [f"{len(processes)} processes: {', '.join(processes[:3])}"] if processes else []
     return found + ([f"{len(memory)} entries in {_SHARED_MEMORY}: {', '.join(memory[:3])}"] if memory else [])
@@ -90,7 +92,7 @@ def _each_time(warm: Holdings, after: Holdings, cycles: int) -> list[str]:
 
 
 def _shared_memory() -> frozenset[str]:
-    return frozenset(os.listdir(_SHARED_MEMORY)) if _SHARED_MEMORY.is_dir() else frozenset()
+    return frozenset(entry.name for entry in _SHARED_MEMORY.iterdir()) if _SHARED_MEMORY.is_dir() else frozenset()
 
 
 def _ownerless(names: frozenset[str]) -> list[str]:

@@ -77,7 +77,10 @@ def owed(labels: np.ndarray, batch_size: int, buffer: int) -> Owed:
 def _owed(labels: tuple[int, ...], batch_size: int, buffer: int) -> Owed:
     truth = np.asarray(labels)
     generator = np.random.default_rng(20261130)
-    seen = [measure(order, truth[order], batch_size) for order in shuffles(len(labels), buffer, _SIMULATIONS, generator)]
+    seen = [
+        measure(order, truth[order], batch_size)
+        for order in shuffles(len(labels), buffer, _SIMULATIONS, generator)
+    ]
     correlation = np.array([one.correlation for one in seen])
     classes = np.array([one.classes for one in seen])
     return Owed(

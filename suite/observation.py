@@ -29,7 +29,9 @@ class Scenario:
     def __str__(self) -> str:
         request = self.request
         limit = "" if self.first is None else f"[:{self.first}]"
-        asked = f"{self.data}{limit}, {request.split}, batch_size={request.batch_size}, shuffle={request.shuffle}"
+        asked = (
+            f"{self.data}{limit}, {request.split}, batch_size={request.batch_size}, shuffle={request.shuffle}"
+        )
         asked += f", seed={request.seed}, drop_last={request.drop_last}, num_workers={request.num_workers}"
         return asked + "".join(f", {name}={value!r}" for name, value in request.options.items())
 

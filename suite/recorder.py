@@ -45,7 +45,11 @@ class Recorder:
 
     def _record(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[Batch, Found, np.ndarray]:
         batch = Batch(
-            tuple(images.shape), tuple(labels.shape), _name(images.dtype), _name(labels.dtype), *_range(images)
+            tuple(images.shape),
+            tuple(labels.shape),
+            _name(images.dtype),
+            _name(labels.dtype),
+            *_range(images),
         )
         self._kept.append((batch, (images, labels), digest((images, labels))))
         array, flat = as_array(images), as_array(labels).reshape(-1)
@@ -69,7 +73,11 @@ def checked(batch: Any, number: int) -> tuple[torch.Tensor, torch.Tensor]:
     Raises:
         NotABatch: it is something else.
     """
-    if isinstance(batch, (tuple, list)) and len(batch) == 2 and all(isinstance(one, torch.Tensor) for one in batch):
+    if (
+        isinstance(batch, (tuple, list))
+        and len(batch) == 2
+        and all(isinstance(one, torch.Tensor) for one in batch)
+    ):
         return batch[0], batch[1]
     parts = ", ".join(_describe(one) for one in batch) if isinstance(batch, (tuple, list)) else ""
     msg = (

@@ -56,14 +56,19 @@ class Ceiling:
 
     def __init__(self, source: Source, request: Request, device: Accelerator) -> None:
         count, size = len(source), request.batch_size
-        self._sizes = [size] * (count // size) + ([count % size] if count % size and not request.drop_last else [])
-        self._batches = [_batch(source, start, size, device) for start in range(0, min(count, _CEILING_BATCHES * size), size)]
+        self._sizes = [size] * (count // size) + (
+            [count % size] if count % size and not request.drop_last else []
+        )
+        self._batches = [
+            _batch(source, start, size, device)
+            for start in range(0, min(count, _CEILING_BATCHES * size), size)
+        ]
 
     def __len__(self) -> int:
         return len(self._sizes)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for (images, labels), size in zip(itertools.cycle(self._batches), self._sizes):  # noqa: B905 - cycle has no end
+        for (images, labels), size in zip(itertools.cycle(self._batches), self._sizes):
             yield (images, labels) if len(labels) == size else (images[:size], labels[:size])
 
 

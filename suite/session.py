@@ -70,8 +70,12 @@ REFERENCE = "resident"
 PATIENCE = 10
 
 
-class Unobserved(Exception):  # noqa: N818 - it is no error, but the reason of a skip
+class Unobserved(Exception):
     """What a test needs could not be observed, as an earlier test has reported."""
+
+
+def _silent(_text: str) -> None:
+    """Show nothing."""
 
 
 @dataclass
@@ -84,7 +88,7 @@ class Session:
     """
 
     settings: Settings
-    progress: Callable[[str], None] = field(default=lambda text: None)
+    progress: Callable[[str], object] = _silent
     _subjects: dict[str, Any] = field(default_factory=dict)
     _seen: dict[tuple[str, str, str], Any] = field(default_factory=dict)
     _lost: dict[tuple[str, str, str], str] = field(default_factory=dict)
@@ -96,9 +100,16 @@ class Session:
         Raises:
             registry.LoaderError: a spec names nothing, or its library is missing.
         """
-        found = [case for spec in self._specs() for case in cases_of(spec, self._describe(spec), self.settings.workers)]
+        found = [
+            case
+            for spec in self._specs()
+            for case in cases_of(spec, self._describe(spec), self.settings.workers)
+        ]
         doubled = {label for label, times in Counter(case.label for case in found).items() if times > 1}
-        return [replace(case, label=f"{case.label}@{case.spec}") if case.label in doubled else case for case in found]
+        return [
+            replace(case, label=f"{case.label}@{case.spec}") if case.label in doubled else case
+            for case in found
+        ]
 
     def missing(self) -> dict[str, list[str]]:
         """Return the built-in loaders that are left out, each with the modules that it lacks."""
@@ -134,7 +145,9 @@ class Session:
         """Return why the data of the run cannot be used, or None; makes it where it has to be made."""
         data = Subject(REFERENCE, self.settings.timeout_s)
         try:
-            data.run("experiments:check_data", times=PATIENCE, data=self.settings.data, device=self.settings.device)
+            data.run(
+                "experiments:check_data", times=PATIENCE, data=self.settings.data, device=self.settings.device
+            )
         except Raised as error:
             expected = error.type in ("ValueError", "RuntimeError") or error.type.startswith("loaderproof.")
             return error.message if expected else str(error)
@@ -146,7 +159,10 @@ class Session:
 
     def reference_accuracy(self, training: Scenario, testing: Scenario) -> float:
         """Return the accuracy that the resident loader reaches; trained once, in a process of its own."""
-        plain = [replace(one, request=replace(one.request, num_workers=0, options={})) for one in (training, testing)]
+        plain = [
+            replace(one, request=replace(one.request, num_workers=0, options={}))
+            for one in (training, testing)
+        ]
         key = repr(plain)
         if key not in self._accuracies:
             reference = Subject(REFERENCE, self.settings.timeout_s)
@@ -157,7 +173,9 @@ class Session:
                 reference.close()
         return self._accuracies[key]
 
-    def observe(self, case: Case, test: str, experiment: str, scenario: Scenario, *, times: float, **more: object) -> Any:
+    def observe(
+        self, case: Case, test: str, experiment: str, scenario: Scenario, *, times: float, **more: object
+    ) -> Any:
         """Run an experiment once for all tests that need it.
 
         Args:
@@ -177,7 +195,9 @@ class Session:
             raise Unobserved(self._lost[key])
         if key not in self._seen:
             try:
-                self._seen[key] = self.subject(case.spec).run(experiment, times=times, scenario=scenario, **more)
+                self._seen[key] = self.subject(case.spec).run(
+                    experiment, times=times, scenario=scenario, **more
+                )
             except SubjectError:
                 self._lost[key] = test
                 raise
@@ -187,5 +207,3 @@ class Session:
         """End every process."""
         for subject in self._subjects.values():
             subject.close()
-
-

@@ -43,7 +43,8 @@ def paired_ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
     such as a slow phase of the machine, cancels out.
 
     Args:
-        above, below: positive, as many of one as of the other; in order of the blocks.
+        above: positive, in order of the blocks.
+        below: the same, as many.
 
     Raises:
         ValueError: there is nothing to compare, or the numbers differ.

@@ -63,7 +63,9 @@ class Figures:
         return asdict(self)
 
 
-def measure(subject: Judged, benchmark: BenchmarkFixture, scenario: Scenario, experiment: str, blocks: int) -> Figures:
+def measure(
+    subject: Judged, benchmark: BenchmarkFixture, scenario: Scenario, experiment: str, blocks: int
+) -> Figures:
     """Time whole epochs of one loader, one block at a time.
 
     Args:
@@ -110,7 +112,9 @@ def _figures(subject: Judged, scenario: Scenario, setup: Any, first: Timing, run
         samples=setup.samples,
         batches=setup.batches,
         delivered=[one.samples for one in run.rounds],
-        equal_work=all((one.samples, one.batches) == (setup.samples, setup.batches) for one in [first, *run.rounds]),
+        equal_work=all(
+            (one.samples, one.batches) == (setup.samples, setup.batches) for one in [first, *run.rounds]
+        ),
         seconds=median(seconds),
         samples_per_s=setup.samples / median(seconds),
         to_ceiling=paired_ratio([one.seconds for one in run.ceilings], seconds),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -11,11 +12,13 @@ import threading
 import time
 import uuid
 from multiprocessing import Pipe
+from pathlib import Path
 from typing import IO, Any
 
 import psutil
 
-TOKEN = "LOADERPROOF_SUBJECT"
+# Marks every process that a loader starts, and is found in its environment.
+MARK = "LOADERPROOF_SUBJECT"
 OUTPUT_LIMIT = 32 * 2**20
 _TAIL = 24 * 2**10
 _GRACE_S = 5.0
@@ -94,17 +97,20 @@ class Subject:
 
 class _Process:
     def __init__(self, spec: str) -> None:
-        self._token = uuid.uuid4().hex
+        self._mark = uuid.uuid4().hex
         self._connection, theirs = Pipe()
         lifeline, self._lifeline = os.pipe()
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", "loaderproof.suite.worker", str(theirs.fileno()), str(lifeline), spec],
+            [
+                sys.executable,
+                "-P",  # a folder called loaderproof where pytest was started must not hide the package
+                "-m", "loaderproof.suite.worker", str(theirs.fileno()), str(lifeline), spec],
             pass_fds=(theirs.fileno(), lifeline),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, TOKEN: self._token},
+            env={**os.environ, MARK: self._mark},
         )
         theirs.close()
         os.close(lifeline)
@@ -134,7 +140,7 @@ class _Process:
 
     def _family(self) -> list[psutil.Process]:
         """Return every process that the loader started, those that left its session too."""
-        return [process for process in psutil.process_iter() if _token_of(process) == self._token]
+        return [process for process in psutil.process_iter() if _mark_of(process) == self._mark]
 
     def _why_gone(self) -> SubjectError:
         code = self._popen.wait(_GRACE_S) if not self._output.flooded else 0
@@ -234,15 +240,13 @@ def _signal_group(pid: int) -> None:
 
 
 def _quietly(action: Any) -> None:
-    try:
+    with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
         action()
-    except (psutil.Error, ProcessLookupError, PermissionError):
-        pass
 
 
-def _token_of(process: psutil.Process) -> str | None:
+def _mark_of(process: psutil.Process) -> str | None:
     try:
-        return process.environ().get(TOKEN)
+        return process.environ().get(MARK)
     except (psutil.Error, OSError):
         return None
 
@@ -250,8 +254,8 @@ def _token_of(process: psutil.Process) -> str | None:
 def _catches_usr1(pid: int) -> bool:
     """Tell whether a process handles SIGUSR1, which kills it otherwise."""
     try:
-        with open(f"/proc/{pid}/status") as status:
-            mask = next(line for line in status if line.startswith("SigCgt"))
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+        mask = next(line for line in status if line.startswith("SigCgt"))
     except (OSError, StopIteration):
         return False
     return bool(int(mask.split()[1], 16) >> (signal.SIGUSR1 - 1) & 1)

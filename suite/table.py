@@ -12,8 +12,27 @@ from rich.table import Table
 from loaderproof.suite.standing import ArticleRow, Standing
 from loaderproof.suite.statistics import Ratio
 
-_LOADERS = ("loader", "kept", "samples/s", "x plain", "of ceiling", "first batch", "setup", "pays back", "rank")
-_ARTICLE = ("system", "seconds there", "x plain there", "seconds here", "x plain here", "of ceiling", "build", "work")
+_LOADERS = (
+    "loader",
+    "kept",
+    "samples/s",
+    "x plain",
+    "of ceiling",
+    "first batch",
+    "setup",
+    "pays back",
+    "rank",
+)
+_ARTICLE = (
+    "system",
+    "seconds there",
+    "x plain there",
+    "seconds here",
+    "x plain here",
+    "of ceiling",
+    "build",
+    "work",
+)
 # Narrower than this, a table of so many columns is no table any more; a log file has no width at all.
 _NARROWEST = 120
 

@@ -38,7 +38,11 @@ def take(items: list[pytest.Item]) -> list[str]:
 
     def turn(item: pytest.Item) -> tuple[bool, int, bool]:
         case = case_of(item)
-        return item.get_closest_marker("article") is not None, rank[case.label] if case else 0, _is_timed(item)
+        return (
+            item.get_closest_marker("article") is not None,
+            rank[case.label] if case else 0,
+            _is_timed(item),
+        )
 
     for place, item in zip(places, sorted((items[place] for place in places), key=turn), strict=True):
         items[place] = item
@@ -51,4 +55,3 @@ def _is_ours(item: pytest.Item) -> bool:
 
 def _is_timed(item: pytest.Item) -> bool:
     return "benchmark" in getattr(item, "fixturenames", ())
-

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from loaderproof.loaders import registry, sources
-from loaderproof.loaders.sources.portion import first
 from loaderproof.loaders.contract import Adapter, Loader, Request, Source
+from loaderproof.loaders.sources.portion import first
 from loaderproof.loaders.store import cache_root, make_once
 from loaderproof.suite.catalogue import Catalogue
 from loaderproof.suite.observation import Scenario

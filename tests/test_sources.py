@@ -1,17 +1,18 @@
 import copy
-import pickle
 import subprocess
 import sys
 import time
+from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 import pytest
+
 from loaderproof.loaders import sources
 from loaderproof.loaders.contract import Source
 from loaderproof.loaders.sources import SourceError, first, glyphs
 from loaderproof.loaders.sources.arrays import INDEX, ArraySource, read_arrays, write_arrays
 from loaderproof.loaders.sources.portion import hold_out
-from loaderproof.loaders.store import DamageError
+from loaderproof.loaders.store import DamageError, StoreError
 
 SPLITS = ("train", "test")
 
@@ -46,6 +47,7 @@ def cache(tmp_path_factory):
 
 @pytest.fixture
 def five():
+    """Five samples in memory."""
     images = np.arange(5 * 6, dtype=np.uint8).reshape(5, 2, 3, 1)
     return ArraySource("five/train", images, np.array([0, 1, 2, 0, 1]), 3)
 
@@ -92,6 +94,14 @@ def test_nonsense_is_refused_with_a_remedy(spec, message):
     assert str(caught.value).startswith(f"--loader-data {spec}: ")
 
 
+def test_a_cache_that_cannot_be_written_is_not_blamed_on_the_data(monkeypatch, tmp_path):
+    """The error says what is wrong with the cache, and is no `SourceError`."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LOADERPROOF_CACHE", str(tmp_path / "file"))
+    with pytest.raises(StoreError, match="LOADERPROOF_CACHE"):
+        sources.load("glyphs")
+
+
 @pytest.mark.parametrize(
     ("spec", "length", "shape"),
     [
@@ -105,7 +115,11 @@ def test_probe_is_as_large_as_asked(spec, length, shape):
     """Number, shape and classes can be given, in this order; each may be left out from behind."""
     probes = sources.load(spec)
     for split in SPLITS:
-        assert (length, shape, 1000) == (len(probes[split]), probes[split].image_shape, probes[split].num_classes)
+        assert (length, shape, 1000) == (
+            len(probes[split]),
+            probes[split].image_shape,
+            probes[split].num_classes,
+        )
 
 
 def test_probe_carries_its_ids():
@@ -175,20 +189,26 @@ def test_glyphs_are_drawn_once(cache, monkeypatch):
 def few_glyphs(monkeypatch, tmp_path):
     """Glyphs of which there are a few only, in a cache that no other test uses."""
     counts = {"train": 60, "test": 10}
-    drawn = {split: ArraySource(split, *glyphs.draw(counts[split], glyphs.SEEDS[split]), 10) for split in SPLITS}
+    drawn = {
+        split: ArraySource(split, *glyphs.draw(counts[split], glyphs.SEEDS[split]), 10) for split in SPLITS
+    }
     monkeypatch.setenv("LOADERPROOF_CACHE", str(tmp_path))
     monkeypatch.setattr(glyphs, "COUNTS", counts)
-    monkeypatch.setattr(glyphs, "FINGERPRINTS", {split: source.fingerprint for split, source in drawn.items()})
+    monkeypatch.setattr(
+        glyphs, "FINGERPRINTS", {split: source.fingerprint for split, source in drawn.items()}
+    )
     return tmp_path / "sources" / f"glyphs-{glyphs.VERSION}"
 
 
 def flip_a_bit(path):
+    """Change the content of a file, and neither its length nor its form."""
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
     path.write_bytes(content)
 
 
 def cut_off(path):
+    """Shorten a file."""
     path.write_bytes(path.read_bytes()[:-5])
 
 
@@ -316,7 +336,9 @@ def test_another_fingerprint_is_damage(five, tmp_path):
         read_arrays(tmp_path, "five")
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda source: pickle.loads(pickle.dumps(source))])
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda source: ForkingPickler.loads(ForkingPickler.dumps(source))]
+)
 @pytest.mark.parametrize("make", [SlowSource, lambda: sources.load("probe:5")["test"]])
 def test_a_prefix_travels(make, duplicate):
     """It can be copied and sent to another process."""

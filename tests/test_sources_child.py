@@ -3,8 +3,10 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+
 from loaderproof.loaders.sources import SourceError, child
 
 TASKS = """
@@ -71,19 +73,21 @@ def test_a_crash_names_the_signal():
 
 
 def is_running(pid):
+    """Tell whether there is such a process, and not only its remains."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] != "Z"
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks processes up in /proc")
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="looks processes up in /proc")
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_it_ends_with_its_parent(tmp_path, end):
     """Whether the parent is killed or interrupted: the child does not stay."""
-    program = "import sys; from loaderproof.loaders.sources import child; child.run('tasks:stay', sys.argv[1])"
+    program = (
+        "import sys; from loaderproof.loaders.sources import child; child.run('tasks:stay', sys.argv[1])"
+    )
     command = [sys.executable, "-P", "-c", program, str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as parent:
         while not (tmp_path / "begun").exists():

@@ -3,6 +3,7 @@ import struct
 
 import numpy as np
 import pytest
+
 from loaderproof.loaders import sources
 from loaderproof.loaders.sources import SourceError
 
@@ -31,6 +32,7 @@ def content():
 
 
 def write(folder, content):
+    """Write the four files and return what `--loader-data` takes for them."""
     for name, data in content.items():
         (folder / name).write_bytes(data)
     return f"idx:{folder}"
@@ -71,19 +73,27 @@ def test_images_can_be_written_to(tmp_path, content):
     ("name", "change", "message"),
     [
         (IMAGES, lambda data: b"<htm" + data[4:], r"magic number 0x3c68746d, not 0x00000803 .* 3 dimensions"),
-        (LABELS, lambda data: encode(np.zeros((6, 1, 1))), "magic number 0x00000803, not 0x00000801"),
-        (IMAGES, lambda data: data[:-1], r"87 bytes, but announces 88 \(shape \(6, 3, 4\)\): it is truncated"),
+        (LABELS, lambda _: encode(np.zeros((6, 1, 1))), "magic number 0x00000803, not 0x00000801"),
+        (
+            IMAGES,
+            lambda data: data[:-1],
+            r"87 bytes, but announces 88 \(shape \(6, 3, 4\)\): it is truncated",
+        ),
         (IMAGES, lambda data: data[:7], "7 bytes, but announces .*truncated"),
-        (IMAGES, lambda data: b"", "magic number"),
+        (IMAGES, lambda _: b"", "magic number"),
         (IMAGES, lambda data: data + b"\n", "89 bytes, but announces 88 .*something trails the data"),
         (IMAGES, lambda data: data[:4] + b"\xff" * 12, "announces 79228162458924105385300197391"),
         (IMAGES, lambda data: gzip.compress(data)[:-9], "cannot be unpacked: .*truncated or damaged"),
         (IMAGES, lambda data: gzip.compress(data)[:30] + b"\xff" * 9, "cannot be unpacked"),
         (IMAGES, lambda data: gzip.compress(data) + b"more", "cannot be unpacked"),
-        (LABELS, lambda data: encode([0] * 7), "has 6 images, but 7 labels for train"),
-        (IMAGES, lambda data: encode(np.zeros((0, 3, 4))), r"is empty: its shape is \(0, 3, 4\)"),
-        (TEST_LABELS, lambda data: encode([1, 4]), r"label 4 of sample 1 is out of range; .*0\.\.3"),
-        (TEST_IMAGES, lambda data: encode(np.zeros((2, 4, 3))), r"different shapes .*\(3, 4, 1\).*\(4, 3, 1\)"),
+        (LABELS, lambda _: encode([0] * 7), "has 6 images, but 7 labels for train"),
+        (IMAGES, lambda _: encode(np.zeros((0, 3, 4))), r"is empty: its shape is \(0, 3, 4\)"),
+        (TEST_LABELS, lambda _: encode([1, 4]), r"label 4 of sample 1 is out of range; .*0\.\.3"),
+        (
+            TEST_IMAGES,
+            lambda _: encode(np.zeros((2, 4, 3))),
+            r"different shapes .*\(3, 4, 1\).*\(4, 3, 1\)",
+        ),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, content, name, change, message):

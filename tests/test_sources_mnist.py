@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from loaderproof.loaders import sources
 from loaderproof.loaders.sources import SourceError, mnist
 
@@ -20,10 +21,12 @@ LEAVES_RESPONSES_OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisa
 
 
 def md5(data):
+    """Return a checksum."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 def encode(array):
+    """Return an array of bytes in MNIST's format."""
     array = np.asarray(array, np.uint8)
     return struct.pack(f">{array.ndim + 1}I", 0x800 + array.ndim, *array.shape) + array.tobytes()
 
@@ -84,7 +87,7 @@ def mirror(content, monkeypatch):
     monkeypatch.setattr(datasets.FashionMNIST, "mirrors", [f"http://127.0.0.1:{server.server_port}/"])
     resources = [(name, md5(data)) for name, data in server.files.items()]
     monkeypatch.setattr(datasets.FashionMNIST, "resources", resources)
-    monkeypatch.setattr(mnist.child, "run", lambda task, *arguments: mnist.download(*arguments))
+    monkeypatch.setattr(mnist.child, "run", lambda _, *arguments: mnist.download(*arguments))
     before = socket.getdefaulttimeout()
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield server
@@ -137,6 +140,7 @@ def test_it_is_downloaded_once(mirror):
 
 
 def other_content(server):
+    """Have the server send another file than it should."""
     server.files[f"{IMAGES}.gz"] = gzip.compress(b"something else")
 
 
@@ -156,7 +160,9 @@ def test_a_failed_download_is_reported(mirror, monkeypatch, disturb, message):
     monkeypatch.setattr(mnist, "PATIENCE_SECONDS", 0.3)
     disturb(mirror)
     remedy = "or give idx:DIR if you have the files elsewhere; Debian has them as dataset-fashion-mnist"
-    with pytest.raises(SourceError, match=f"fashion-mnist could not be downloaded: .*{message}.*; try again, {remedy}"):
+    with pytest.raises(
+        SourceError, match=f"fashion-mnist could not be downloaded: .*{message}.*; try again, {remedy}"
+    ):
         sources.load("fashion-mnist")
     assert [] == list(Path(os.environ["LOADERPROOF_CACHE"], "sources").iterdir())
 

@@ -1,5 +1,6 @@
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -9,15 +10,18 @@ import time
 from pathlib import Path
 
 import pytest
+
 from loaderproof.loaders import store
 from loaderproof.loaders.store import DamageError, StoreError, cache_root, discard, keep, make_once
 
 
 def write_number(directory: Path) -> None:
+    """Make something small."""
     (directory / "number").write_text("42")
 
 
 def read_number(directory: Path) -> int:
+    """Return what `write_number` wrote, if it is not damaged."""
     text = (directory / "number").read_text()
     if not text.isdigit():
         raise DamageError(text)
@@ -25,11 +29,12 @@ def read_number(directory: Path) -> int:
 
 
 def no_making(directory: Path) -> None:
+    """Fail."""
     raise AssertionError(f"{directory} shall not be made again")
 
 
 def start(program: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start Python on a program that may use the store and, step by step, the folder of its first argument."""
+    """Start Python on a program that makes things in the folder of its first argument."""
     prelude = """
         import sys, time
         from pathlib import Path
@@ -47,6 +52,7 @@ def start(program: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def wait_for(path: Path) -> None:
+    """Wait until another process makes a file."""
     deadline = time.monotonic() + 30
     while not path.exists():
         assert time.monotonic() < deadline, f"nobody made {path}"
@@ -212,6 +218,7 @@ def test_a_cache_that_cannot_be_written_says_so(tmp_path):
 
 
 def write_a_megabyte(directory: Path) -> None:
+    """Make something that is too large."""
     with (directory / "large").open("wb") as file:
         for _ in range(1024):
             file.write(bytes(1024))
@@ -231,16 +238,21 @@ def test_a_limit_on_file_sizes_says_so(tmp_path):
     assert [] == list(tmp_path.iterdir())
 
 
+def run(*command: object) -> int:
+    """Return the exit code of a system command, 1 if there is no such command."""
+    program = shutil.which(str(command[0]))
+    return subprocess.run([program, *map(str, command[1:])], check=False).returncode if program else 1
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     """A disk of 256 kB."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "loaderproof", str(disk)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+    if os.geteuid() or run("mount", "-t", "tmpfs", "-o", "size=256k", "loaderproof", disk):
         pytest.skip("only an administrator can mount a small disk")
     yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    assert 0 == run("umount", disk)
 
 
 def test_a_full_disk_says_so(small_disk):
@@ -266,7 +278,7 @@ def test_a_full_disk_is_known_by_its_free_space(small_disk):
 def test_a_read_only_disk_says_so(small_disk):
     """Making and discarding there say that it is read-only and which variable helps; reading works."""
     made = make_once(small_disk / "made", write_number)
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert 0 == run("mount", "-o", "remount,ro", small_disk)
     assert 42 == keep(made, no_making, read_number)
     with pytest.raises(StoreError, match=r"Read-only file system.*LOADERPROOF_CACHE"):
         make_once(small_disk / "other", write_number)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -78,11 +79,7 @@ def convert(name: str, directory: str) -> None:
     except ModuleNotFoundError as error:
         msg = f"reading tfds:{name} takes TensorFlow Datasets ({error}): pip install 'loaderproof[tf]'"
         raise SourceError(msg) from error
-    try:
-        builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
-    except Exception as error:  # a builder is anybody's code
-        msg = f"TensorFlow Datasets could not prepare {name!r} in {str(builder.data_dir)!r}: {error}"
-        raise SourceError(msg) from error
+    builder = _prepared(tfds, builder, name)
     num_classes = builder.info.features[label].num_classes
     arrays = {split: _arrays(tfds, builder, split, image, label) for split in _splits(builder, name)}
     whole = {split: ArraySource(f"tfds:{name}/{split}", *both, num_classes) for split, both in arrays.items()}
@@ -95,13 +92,32 @@ def _builder(tfds: Any, name: str) -> Any:
     try:
         return tfds.builder(name)
     except tfds.core.DatasetNotFoundError as error:
-        near = difflib.get_close_matches(name, tfds.list_builders(with_community_datasets=False))
+        near = difflib.get_close_matches(re.split("[/:]", name)[0], _names(tfds))
         hint = f"near names: {', '.join(near)}" if near else "TFDS_DATA_DIR names the folder of your own ones"
         msg = f"TensorFlow Datasets knows no {name!r}; {hint}"
         raise SourceError(msg) from error
     except Exception as error:  # for an unknown version it is an AssertionError
         msg = f"TensorFlow Datasets refuses {name!r}: {error}"
         raise SourceError(msg) from error
+
+
+def _names(tfds: Any) -> list[str]:
+    """Return what TFDS can get, and what lies in its folder."""
+    own = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
+    return [*tfds.list_builders(with_community_datasets=False), *(path.name for path in own.glob("*"))]
+
+
+def _prepared(tfds: Any, builder: Any, name: str) -> Any:
+    """Return the builder of a data set that is on disk, put there now if it was not."""
+    try:
+        builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
+    except Exception as error:  # a builder is anybody's code
+        another = _builder(tfds, name)
+        if another.is_prepared():  # TFDS fails where another process was faster
+            return another
+        msg = f"TensorFlow Datasets could not prepare {name!r} in {str(builder.data_dir)!r}: {error}"
+        raise SourceError(msg) from error
+    return builder
 
 
 def _fields(tfds: Any, builder: Any, name: str) -> tuple[str, str]:

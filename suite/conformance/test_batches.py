@@ -20,7 +20,11 @@ def test_shapes(subject: Judged) -> None:
     """Images have the shape (N, C, H, W) of the source, labels the shape (N,), and N is above 0."""
     for seen, batch, place in subject.batches(sizes(subject)):
         height, width, channels = seen.image_shape
-        if batch.size == 0 or batch.image_shape[1:] != (channels, height, width) or batch.label_shape != (batch.size,):
+        if (
+            batch.size == 0
+            or batch.image_shape[1:] != (channels, height, width)
+            or batch.label_shape != (batch.size,)
+        ):
             subject.fail(
                 place,
                 expected=f"images (N, {channels}, {height}, {width}), labels (N,), N above 0",
@@ -74,7 +78,9 @@ def test_values(subject: Judged) -> None:
 def test_layout(subject: Judged) -> None:
     """Every pixel lies in its row, its column and its channel."""
     for seen, epoch, place in subject.watch(everything(subject)):
-        moved = np.flatnonzero((epoch.index >= 0) & ~epoch.placed) if _shaped(seen, epoch) else np.empty(0, int)
+        moved = (
+            np.flatnonzero((epoch.index >= 0) & ~epoch.placed) if _shaped(seen, epoch) else np.empty(0, int)
+        )
         if moved.size:
             subject.fail(
                 replace(place, batch=epoch.batch_of(int(moved[0]))),

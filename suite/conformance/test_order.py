@@ -109,8 +109,12 @@ def test_shuffle_is_as_wide_as_promised(subject: Judged) -> None:
         found = mixing.measure(order, seen.labels[order], SORTED_BATCH)
         owed = mixing.owed(seen.labels, SORTED_BATCH, buffer)
         if not owed.allows(found):
-            subject.fail(place, expected=str(owed), got=str(found), hint=f"a buffer narrower than {buffer}, or whole"
-                         " files shuffled instead of samples")
+            subject.fail(
+                place,
+                expected=str(owed),
+                got=str(found),
+                hint=f"a buffer narrower than {buffer}, or whole files shuffled instead of samples",
+            )
 
 
 def _first_times(epoch: Epoch) -> np.ndarray:
@@ -124,7 +128,10 @@ def _shuffles(epoch: Epoch) -> bool:
 
 
 def _batches(epoch: Epoch) -> list[list[int]]:
-    return [part.tolist() for part in np.split(epoch.index, np.cumsum([batch.size for batch in epoch.batches])[:-1])]
+    return [
+        part.tolist()
+        for part in np.split(epoch.index, np.cumsum([batch.size for batch in epoch.batches])[:-1])
+    ]
 
 
 def _bag(epoch: Epoch) -> list[int]:

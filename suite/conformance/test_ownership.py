@@ -34,7 +34,9 @@ def test_batches_are_writable_and_owned(subject: Judged) -> None:
     got = [written.complaint] if written.complaint else []
     got += [f"writing into batch {one} changed batch {other}" for one, other in written.shared[:1]]
     got += [f"writing changed samples {written.changed[:5]} of the source"] if written.changed else []
-    same = np.array_equal(np.sort(after.index), np.sort(before.index)) and _error(after) <= max(_error(before), 1e-6)
+    same = np.array_equal(np.sort(after.index), np.sort(before.index)) and _error(after) <= max(
+        _error(before), 1e-6
+    )
     got += [] if same else ["the epoch after it holds what was written"]
     if got:
         subject.fail(

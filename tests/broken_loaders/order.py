@@ -144,7 +144,9 @@ class TurnsRaced(Honest):
 
     def permutation(self) -> list[int]:
         chance = random.SystemRandom()
-        return sorted(super().permutation(), key=lambda place: place // 8 + chance.random())
+        turns = sorted(range(len(self.source)), key=lambda turn: turn // 8 + chance.random())
+        order = super().permutation()
+        return [order[turn] for turn in turns]
 
 
 @fails(ANOTHER_SEED)
@@ -208,7 +210,7 @@ class ShuffledInBatches(Honest):
     def permutation(self) -> list[int]:
         places, size = list(range(len(self.source))), self.request.batch_size
         chunks = (places[start : start + size] for start in range(0, len(places), size))
-        return [place for chunk in chunks for place in drawn(chunk, self.request.seed, self.epoch)]
+        return [place for chunk in chunks for place in drawn(chunk, self.request.seed, self.epoch, *chunk)]
 
 
 @fails(EACH_EPOCH, ANOTHER_SEED, WIDE)

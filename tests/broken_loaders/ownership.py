@@ -120,8 +120,9 @@ class ViewsOfTheSource(Honest):
 
     def batch(self, places: list[int]) -> Batch:
         _, labels = super().batch(places)
-        images = self.source.images[places] if self.request.shuffle else self.source.images[places[0] : places[-1] + 1]
-        return torch.from_numpy(images).permute(0, 3, 1, 2), labels
+        images = self.source[places[0]][0].base.reshape(-1, *self.source.image_shape)
+        chosen = images[places] if self.request.shuffle else images[places[0] : places[-1] + 1]
+        return torch.from_numpy(chosen).permute(0, 3, 1, 2), labels
 
 
 @fails("test_source_stays_unchanged", "test_range", "test_values", DATA, rows=["A5"])
