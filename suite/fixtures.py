@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import replace
 
 import pytest
@@ -46,7 +47,12 @@ def _cases(config: pytest.Config) -> list[Case]:
 def _rows(config: pytest.Config) -> list[Case]:
     """Return the article's rows for those loaders that are judged in this run."""
     by_spec = {case.spec: case for case in _cases(config)}
-    rows = [row for row in article_rows.ROWS if row.spec in by_spec]
+    vision = importlib.util.find_spec("torchvision")
+    rows = [
+        row
+        for row in article_rows.ROWS
+        if row.spec in by_spec and (vision or "torchvision" not in row.options)
+    ]
     return [replace(by_spec[row.spec], label=row.label, variant="", workers=row.workers) for row in rows]
 
 

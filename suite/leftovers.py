@@ -92,7 +92,11 @@ def _each_time(warm: Holdings, after: Holdings, cycles: int) -> list[str]:
 
 
 def _shared_memory() -> frozenset[str]:
-    return frozenset(entry.name for entry in _SHARED_MEMORY.iterdir()) if _SHARED_MEMORY.is_dir() else frozenset()
+    return (
+        frozenset(entry.name for entry in _SHARED_MEMORY.iterdir())
+        if _SHARED_MEMORY.is_dir()
+        else frozenset()
+    )
 
 
 def _ownerless(names: frozenset[str]) -> list[str]:

@@ -104,7 +104,12 @@ class _Process:
             [
                 sys.executable,
                 "-P",  # a folder called loaderproof where pytest was started must not hide the package
-                "-m", "loaderproof.suite.worker", str(theirs.fileno()), str(lifeline), spec],
+                "-m",
+                "loaderproof.suite.worker",
+                str(theirs.fileno()),
+                str(lifeline),
+                spec,
+            ],
             pass_fds=(theirs.fileno(), lifeline),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
