@@ -23,8 +23,8 @@ from torch import Tensor
 from loaderproof.model.accelerator import Accelerator, Step, accelerator
 from loaderproof.model.training import Batches, run_pass
 
-SAMPLES, BATCH_SIZE, STEPS = 60_000, 64, 20
-PAIRS = {"cpu": 6000, "emulated:0.3ms": 800, "emulated:2ms": 150}
+SAMPLES, BATCH_SIZE, STEPS = 60_000, 64, 40
+PAIRS = {"cpu": 4000, "emulated:0.3ms": 400, "emulated:2ms": 80}
 Loop = Callable[[], object]
 NO_LOSS = torch.zeros(())
 

@@ -227,4 +227,4 @@ def _is_loader(value: Any, module: ModuleType) -> bool:
 
 def _near(wanted: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(wanted, list(known))
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""

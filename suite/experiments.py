@@ -42,15 +42,22 @@ def describe(bench: Workbench) -> Description:
     return bench.adapter.description
 
 
+class NoAccelerator(Exception):
+    """The accelerator that was asked for is not there."""
+
+
 def check_data(bench: Workbench, data: str, device: str) -> None:
     """Read every sample of the data once, in every split.
 
     Raises:
         loaders.sources.SourceError: the data is not as it must be.
-        ValueError: there is no such accelerator.
+        NoAccelerator: there is none of that name here.
     """
     del bench
-    accelerator(device)
+    try:
+        accelerator(device)
+    except (RuntimeError, ValueError) as error:
+        raise NoAccelerator(error) from None
     for source in sources.load(data).values():
         source.arrays()
 

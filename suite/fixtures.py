@@ -7,24 +7,27 @@ from dataclasses import replace
 
 import pytest
 
-from loaderproof.loaders import registry
 from loaderproof.suite import article_rows, options
 from loaderproof.suite.judged import Judged, NotKept, repeat_command
 from loaderproof.suite.session import Case, Session
-from loaderproof.suite.subject import SubjectError
 
 SESSION = pytest.StashKey[Session]()
-CASES = pytest.StashKey[list[Case]]()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give every test that judges a loader each case in turn."""
     if "case" in metafunc.fixturenames:
         article = metafunc.definition.get_closest_marker("article")
-        cases = _rows(metafunc.config) if article else _cases(metafunc.config)
+        cases = _rows(metafunc.config) if article else session_of(metafunc.config).cases()
         metafunc.parametrize(
             "case", cases, ids=[case.label for case in cases], indirect=True, scope="session"
         )
+
+
+def pytest_collection_modifyitems(config: pytest.Config) -> None:
+    """Stop here if there is nothing to judge, and say why."""
+    if config.stash.get(SESSION, None) and config.stash[SESSION].problem:
+        raise pytest.UsageError(config.stash[SESSION].problem)
 
 
 def session_of(config: pytest.Config) -> Session:
@@ -35,18 +38,9 @@ def session_of(config: pytest.Config) -> Session:
     return config.stash[SESSION]
 
 
-def _cases(config: pytest.Config) -> list[Case]:
-    if CASES not in config.stash:
-        try:
-            config.stash[CASES] = session_of(config).cases()
-        except (registry.LoaderError, SubjectError) as error:
-            raise pytest.UsageError(str(error)) from error
-    return config.stash[CASES]
-
-
 def _rows(config: pytest.Config) -> list[Case]:
     """Return the article's rows for those loaders that are judged in this run."""
-    by_spec = {case.spec: case for case in _cases(config)}
+    by_spec = {case.spec: case for case in session_of(config).cases()}
     vision = importlib.util.find_spec("torchvision")
     rows = [
         row

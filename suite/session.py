@@ -9,6 +9,7 @@ from typing import Any
 
 from loaderproof.loaders import registry
 from loaderproof.loaders.contract import Description, Deviation, Promise, Request, Variant
+from loaderproof.suite import rules
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.options import Settings
 from loaderproof.suite.subject import InPlace, Raised, Subject, SubjectError
@@ -85,6 +86,7 @@ class Session:
     Attributes:
         settings: what the options say.
         progress: shows how far a long test is.
+        problem: why there are no cases, for a person.
     """
 
     settings: Settings
@@ -92,14 +94,23 @@ class Session:
     _subjects: dict[str, Any] = field(default_factory=dict)
     _seen: dict[tuple[str, str, str], Any] = field(default_factory=dict)
     _lost: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    problem: str | None = None
     _accuracies: dict[str, float] = field(default_factory=dict)
+    _cases: list[Case] | None = None
 
     def cases(self) -> list[Case]:
-        """Return every case of this run.
+        """Return every case of this run; none if there is a problem, which is kept then."""
+        if self._cases is None:
+            self._cases = []
+            try:
+                self._cases = self._find_cases()
+            except Raised as error:
+                self.problem = error.plain
+            except (registry.LoaderError, rules.UnknownRule, SubjectError) as error:
+                self.problem = str(error)
+        return self._cases
 
-        Raises:
-            registry.LoaderError: a spec names nothing, or its library is missing.
-        """
+    def _find_cases(self) -> list[Case]:
         found = [
             case
             for spec in self._specs()
@@ -125,11 +136,14 @@ class Session:
         return [name for name in registry.names() if name not in left_out]
 
     def _describe(self, spec: str) -> Description:
+        """Ask built-in adapters here, which import nothing heavy, and all others in their own process."""
         if spec in registry.BUILTIN:
             description = registry.load(spec).description
-            registry.require(description)
-            return description
-        return self.subject(spec).run("experiments:describe")
+        else:
+            description = self.subject(spec).run("experiments:describe")
+        registry.require(description)
+        rules.check(description)
+        return description
 
     def subject(self, spec: str) -> Any:
         """Return the process of an adapter; those of the others end."""
@@ -149,8 +163,7 @@ class Session:
                 "experiments:check_data", times=PATIENCE, data=self.settings.data, device=self.settings.device
             )
         except Raised as error:
-            expected = error.type in ("ValueError", "RuntimeError") or error.type.startswith("loaderproof.")
-            return error.message if expected else str(error)
+            return error.plain
         except SubjectError as error:
             return str(error)
         finally:

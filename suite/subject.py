@@ -41,6 +41,11 @@ class Raised(SubjectError):
         super().__init__(f"the loader raised {type}: {message}\n\n{traceback}")
         self.type, self.message, self.traceback = type, message, traceback
 
+    @property
+    def plain(self) -> str:
+        """What to tell a person: our own errors explain themselves, all others need their traceback."""
+        return self.message if self.type.startswith("loaderproof.") else str(self)
+
 
 class Died(SubjectError):
     """The loader's process ended in the middle of an experiment."""

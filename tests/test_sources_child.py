@@ -10,7 +10,7 @@ import pytest
 from loaderproof.loaders.sources import SourceError, child
 
 TASKS = """
-import os, sys, time
+import atexit, os, sys, time
 from pathlib import Path
 from loaderproof.loaders.sources.error import SourceError
 
@@ -20,6 +20,7 @@ def note(path, text):
 
 def refuse():
     print("this is no answer")
+    atexit.register(time.sleep, 0.2)
     raise SourceError("not this\\nway")
 
 def fail():
@@ -43,7 +44,7 @@ def stay(path):
 @pytest.fixture(autouse=True)
 def _tasks(tmp_path, monkeypatch):
     (tmp_path / "tasks.py").write_text(TASKS)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
 
 def test_it_calls_the_function(tmp_path):
@@ -52,8 +53,17 @@ def test_it_calls_the_function(tmp_path):
     assert "done" == (tmp_path / "note").read_text()
 
 
+def test_it_imports_nothing_from_where_one_stands(tmp_path, monkeypatch):
+    """A file in the current folder that is called like a module is not taken for it."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "json.py").write_text("raise RuntimeError('the wrong json')")
+    monkeypatch.chdir(tmp_path / "here")
+    child.run("tasks:note", str(tmp_path / "note"), "done")
+    assert "done" == (tmp_path / "note").read_text()
+
+
 def test_a_refusal_is_passed_on():
-    """A `SourceError` comes back with its message, whatever else was printed."""
+    """A `SourceError` comes back with its message, whatever else was printed, and however slow its end is."""
     with pytest.raises(SourceError, match=r"^not this\nway$"):
         child.run("tasks:refuse")
 
