@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +12,13 @@ import xxhash
 
 from loaderproof.loaders.contract import Loader
 from loaderproof.suite.catalogue import Catalogue, Found
-from loaderproof.suite.fingerprint import Coverage, Fingerprint, quantised
+from loaderproof.suite.fingerprint import Coverage, Fingerprint, mix, mixed, quantised
 from loaderproof.suite.observation import Batch, Epoch, Scenario
+
+
+# Batches whose hashes are finished together: small enough to need no memory, large enough that
+# NumPy's cost for each call no longer counts.
+_HASHED_AT_ONCE = 64
 
 
 class NotABatch(TypeError):
@@ -89,21 +95,37 @@ def checked(batch: Any, number: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def covered(loader: Loader, fingerprint: Fingerprint) -> Coverage:
     """Watch one pass in constant memory."""
-    seen = Coverage()
-    for images, labels in pairs(loader):
-        seen += Coverage.of(fingerprint(quantised(as_array(images)), as_array(labels).reshape(-1)))
-    return seen
+    return sum((Coverage.of(mixed(*part)) for part in _hashed(loader, fingerprint)), Coverage())
 
 
 def identities(loader: Loader, fingerprint: Fingerprint, limit: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the hashes of the images (uint64) and the labels of one pass, cut after `limit` samples."""
-    hashes, seen_labels = np.empty(0, np.uint64), np.empty(0, np.int64)
-    for images, labels in pairs(loader):
-        hashes = np.append(hashes, fingerprint.of_pixels(quantised(as_array(images))))
-        seen_labels = np.append(seen_labels, as_array(labels))
-        if len(hashes) > limit:
+    """Return the hashes of the images (uint64) and the labels of one pass, cut soon after `limit` samples."""
+    parts, came = [(np.empty(0, np.uint64), np.empty(0, np.int64))], 0
+    for part in _hashed(loader, fingerprint):
+        parts.append(part)
+        came += len(part[0])
+        if came > limit:
             break
-    return hashes, seen_labels
+    hashes, labels = zip(*parts, strict=True)
+    return np.concatenate(hashes), np.concatenate(labels)
+
+
+def _hashed(loader: Loader, fingerprint: Fingerprint) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the hashes of the images and the labels of many batches at once."""
+    batches = (_summed(number, *pair, fingerprint) for number, pair in enumerate(pairs(loader)))
+    while chunk := list(itertools.islice(batches, _HASHED_AT_ONCE)):
+        sums, labels = (np.concatenate(parts) for parts in zip(*chunk, strict=True))
+        yield mix(sums), labels
+
+
+def _summed(
+    number: int, images: torch.Tensor, labels: torch.Tensor, fingerprint: Fingerprint
+) -> tuple[np.ndarray, np.ndarray]:
+    found = as_array(labels).reshape(-1)
+    if len(found) != len(images):
+        msg = f"batch {number} has {len(images)} images and {len(found)} labels; expected one label for each image"
+        raise NotABatch(msg)
+    return fingerprint.sums(quantised(as_array(images))), found
 
 
 def as_array(tensor: torch.Tensor) -> np.ndarray:

@@ -126,8 +126,9 @@ def _expect_complete(subject: Judged, seen: Observation, epoch: Epoch, place: Pl
 
 
 def _known(seen: Observation, epoch: Epoch, others: list[Epoch]) -> bool:
-    """Tell whether another epoch, which is judged elsewhere, is as long and not complete either."""
-    return any(len(epoch.index) == len(other.index) and not _complete(seen, other) for other in others)
+    """Tell whether another epoch, which is judged elsewhere, lacks and repeats as many samples."""
+    times = np.sort(_amount(seen, epoch))
+    return any(len(epoch.index) == len(other.index) and np.array_equal(times, np.sort(_amount(seen, other))) for other in others)
 
 
 def _complete(seen: Observation, epoch: Epoch) -> bool:
