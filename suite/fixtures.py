@@ -70,7 +70,7 @@ def subject(request: pytest.FixtureRequest, case: Case) -> Judged:
     if known:
         reason = f"{known.reason} ({known.link})"
         item.add_marker(pytest.mark.xfail(strict=True, raises=NotKept, reason=reason))
-    command = _command(request.config, test, case)
+    command = _command(request.config, item.name, case)
     return Judged(session_of(request.config), case, test, _rule(item), command, item.user_properties)
 
 
@@ -78,6 +78,6 @@ def _rule(item: pytest.Item) -> str:
     return " ".join((item.obj.__doc__ or item.name).split("\n\n")[0].split())
 
 
-def _command(config: pytest.Config, test: str, case: Case) -> str:
+def _command(config: pytest.Config, item: str, case: Case) -> str:
     paths = (["--pyargs"] if config.option.pyargs else []) + [arg.split("::")[0] for arg in config.args]
-    return repeat_command(paths, options.given(config), test, case)
+    return repeat_command(paths, options.given(config), item, case)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -147,8 +148,17 @@ def samples(seen: Observation, places: Iterable[int], limit: int = 5) -> str:
     return f"{len(chosen)}: {named}{', ...' if len(chosen) > limit else ''}"
 
 
-def repeat_command(paths: list[str], settings: dict[str, str], test: str, case: Case) -> str:
-    """Return the command line that repeats one test."""
+def repeat_command(paths: list[str], settings: dict[str, str], item: str, case: Case) -> str:
+    """Return the command line that repeats one test.
+
+    Args:
+        paths: where the suite is.
+        settings: the options that were given.
+        item: name of the test with its parameters.
+        case: the loader.
+    """
     chosen = [part for option, value in settings.items() for part in (option, value)]
-    words = ["pytest", *paths, "--loader", case.spec, *chosen, "-k", f"{test} and {case.label}"]
-    return shlex.join(words)
+    # Alone it shares its label with no other loader; the names in an expression take few characters.
+    name = item.replace(f"@{case.spec}", "")
+    expression = " and ".join(re.findall(r"[\w:+\-.\[\]\\/]+", name))
+    return shlex.join(["pytest", *paths, "--loader", case.spec, *chosen, "-k", expression])

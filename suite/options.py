@@ -109,7 +109,7 @@ def read(config: pytest.Config) -> Settings:
         device=config.getoption("--loader-device"),
         isolation=config.getoption("--loader-isolation"),
         timeout_s=_positive("--loader-timeout", config.getoption("--loader-timeout")),
-        samples=None if samples == "all" else int(_positive("--loader-samples", samples)),
+        samples=None if samples == "all" else _count("--loader-samples", samples),
     )
 
 
@@ -125,6 +125,13 @@ def _workers(text: str) -> tuple[int, ...]:
         msg = f"--loader-workers {text!r}: give whole numbers with commas between them, such as 0,2"
         raise pytest.UsageError(msg)
     return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def _count(option: str, text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        msg = f"{option} {text!r}: give a whole number above 0, or all"
+        raise pytest.UsageError(msg)
+    return int(text)
 
 
 def _positive(option: str, text: str) -> float:

@@ -14,7 +14,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers."""
+    """Declare the markers, and refuse options that make no sense."""
+    options.read(config)
     config.addinivalue_line("markers", "promises(*promises): skip loaders that do not make these promises")
     config.addinivalue_line("markers", "article: judge the rows of the article instead of each loader")
 

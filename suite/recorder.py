@@ -121,7 +121,8 @@ def _hashed(loader: Loader, fingerprint: Fingerprint) -> Iterator[tuple[np.ndarr
 def _summed(
     number: int, images: torch.Tensor, labels: torch.Tensor, fingerprint: Fingerprint
 ) -> tuple[np.ndarray, np.ndarray]:
-    found = as_array(labels).reshape(-1)
+    # A copy: they are kept until many batches are hashed, and the loader may fill its buffer again.
+    found = as_array(labels).reshape(-1).astype(np.int64)
     if len(found) != len(images):
         msg = f"batch {number} has {len(images)} images and {len(found)} labels; expected one label for each image"
         raise NotABatch(msg)

@@ -122,6 +122,10 @@ class Session:
             for case in found
         ]
 
+    def first_of(self, spec: str) -> Case:
+        """Return the first case of an adapter."""
+        return next(case for case in self.cases() if case.spec == spec)
+
     def missing(self) -> dict[str, list[str]]:
         """Return the built-in loaders that are left out, each with the modules that it lacks."""
         if self.settings.loaders:

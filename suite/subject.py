@@ -10,18 +10,15 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from multiprocessing import Pipe
-from pathlib import Path
 from typing import IO, Any
 
-import psutil
+from loaderproof.suite.family import Family
 
-# Marks every process that a loader starts, and is found in its environment.
-MARK = "LOADERPROOF_SUBJECT"
 OUTPUT_LIMIT = 32 * 2**20
 _TAIL = 24 * 2**10
 _GRACE_S = 5.0
+_GLANCE_S = 0.2
 
 
 class SubjectError(Exception):
@@ -102,7 +99,7 @@ class Subject:
 
 class _Process:
     def __init__(self, spec: str) -> None:
-        self._mark = uuid.uuid4().hex
+        self._family = Family()
         self._connection, theirs = Pipe()
         lifeline, self._lifeline = os.pipe()
         self._popen = subprocess.Popen(
@@ -120,7 +117,7 @@ class _Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, MARK: self._mark},
+            env=self._family.environment,
         )
         theirs.close()
         os.close(lifeline)
@@ -129,8 +126,7 @@ class _Process:
     def ask(self, experiment: str, arguments: dict[str, object], timeout_s: float) -> Any:
         try:
             self._connection.send((experiment, arguments))
-            if not self._connection.poll(timeout_s):
-                raise Hung(self._why_hung(timeout_s))
+            self._wait(timeout_s)
             good, answer = self._connection.recv()
         except (EOFError, OSError) as error:
             raise self._why_gone() from error
@@ -138,47 +134,55 @@ class _Process:
             return answer
         raise Raised(**answer)
 
+    def _wait(self, timeout_s: float) -> None:
+        """Wait for the answer.
+
+        Raises:
+            EOFError: there will be none. A process that the loader forked holds the connection
+                open, so its end alone does not tell.
+            Hung: time is up.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not self._connection.poll(min(max(deadline - time.monotonic(), 0), _GLANCE_S)):
+            if self._popen.poll() is not None and not self._connection.poll():
+                raise EOFError
+            if time.monotonic() >= deadline:
+                raise Hung(self._why_hung(timeout_s))
+
     def end(self) -> None:
-        family = self._family()
-        _signal_group(self._popen.pid)
-        for process in family:
-            _quietly(process.kill)
+        self._family.end()
         self._popen.wait()
         self._output.join()
         self._connection.close()
         os.close(self._lifeline)
 
-    def _family(self) -> list[psutil.Process]:
-        """Return every process that the loader started, those that left its session too."""
-        return [process for process in psutil.process_iter() if _mark_of(process) == self._mark]
-
     def _why_gone(self) -> SubjectError:
-        code = self._popen.wait(_GRACE_S) if not self._output.flooded else 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(_GRACE_S)
+        code = self._popen.returncode
+        self._family.kill()
+        self._output.join()
         if self._output.flooded:
             return Flooded(
                 f"the loader printed more than {OUTPUT_LIMIT >> 20} MiB and was stopped; it began with\n\n"
                 f"{self._output.head}"
             )
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        self._output.join()
-        return Died(f"the loader's process ended with {how}; its last output was\n\n{self._output.tail()}")
+        return Died(f"{_end_of_process(code)}; its last output was\n\n{self._output.tail()}")
 
     def _why_hung(self, timeout_s: float) -> str:
-        stacks = self._stacks()
+        before = self._output.count
+        self._family.print_stacks(self._output.note)
         return (
             f"the loader gave no answer within {timeout_s:g} s. If it is only slow, allow more with"
-            f" --loader-timeout. Every thread stood at\n\n{stacks}"
+            f" --loader-timeout. Every thread stood at\n\n{self._output.tail(since=before)}"
         )
 
-    def _stacks(self) -> str:
-        """Have every process of the loader print the stacks of its threads."""
-        before = self._output.count
-        for process in self._family():
-            if _catches_usr1(process.pid):
-                self._output.note(f"\nprocess {process.pid}:\n")
-                _quietly(lambda: process.send_signal(signal.SIGUSR1))  # noqa: B023 - called at once
-                time.sleep(0.3)
-        return self._output.tail(since=before)
+
+def _end_of_process(code: int | None) -> str:
+    if code is None:
+        return "the loader's process closed the suite's connection to it, which is no file of the loader's"
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"the loader's process ended with {how}"
 
 
 class _Output:
@@ -214,7 +218,7 @@ class _Output:
             self._add(chunk)
             if self.count > OUTPUT_LIMIT and not self.flooded:
                 self.flooded = True
-                _signal_group(self._popen.pid)
+                self._popen.kill()
         stream.close()
 
     def _add(self, chunk: bytes) -> None:
@@ -243,29 +247,3 @@ class InPlace:
         if self._bench:
             self._bench.close()
             self._bench = None
-
-
-def _signal_group(pid: int) -> None:
-    _quietly(lambda: os.killpg(pid, signal.SIGKILL))
-
-
-def _quietly(action: Any) -> None:
-    with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
-        action()
-
-
-def _mark_of(process: psutil.Process) -> str | None:
-    try:
-        return process.environ().get(MARK)
-    except (psutil.Error, OSError):
-        return None
-
-
-def _catches_usr1(pid: int) -> bool:
-    """Tell whether a process handles SIGUSR1, which kills it otherwise."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
-        mask = next(line for line in status if line.startswith("SigCgt"))
-    except (OSError, StopIteration):
-        return False
-    return bool(int(mask.split()[1], 16) >> (signal.SIGUSR1 - 1) & 1)

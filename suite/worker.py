@@ -33,10 +33,9 @@ def main(connection_fd: int, lifeline_fd: int, spec: str) -> None:
             break
         try:
             bench = bench or Workbench(spec)
-            answer = (True, experiment(path)(bench, **arguments))
+            connection.send((True, experiment(path)(bench, **arguments)))
         except BaseException as error:  # noqa: BLE001 - whatever a loader raises is a finding, SystemExit too
-            answer = (False, _told(error))
-        connection.send(answer)
+            connection.send((False, _told(error)))
         # A loader that an exception or a cycle still holds must not be alive when the next forks its workers.
         gc.collect()
     if bench:

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from loaderproof.suite import conformance
+
+ROOT = Path(__file__).parents[1]
+FOLDER = Path(__file__).with_name("broken_loaders")
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # the kernel's own place for it
+TIMEOUT_S = 15
+Name = tuple[str, str]  # of a file without its ending, and of a loader in it
+
+QUICK = ("--loader-data", "probe:300", "--deselect", "suite/conformance/test_learning.py")
+IN_PLACE = (*QUICK, "--loader-isolation", "none")
+# How the loaders of each file are judged. Those that crash, hang or leave something behind need
+# processes of their own; for the others it would only take time. The longest comes first, so that
+# it is not waited for at the end.
+FILES = {
+    "crashes": (*QUICK, "--loader-timeout", str(TIMEOUT_S)),
+    "leaks": QUICK,
+    "learning": ("--loader-data", "glyphs:3200"),
+    "honest": QUICK,
+    "batches": IN_PLACE,
+    "epochs": IN_PLACE,
+    "order": IN_PLACE,
+    "ownership": IN_PLACE,
+    "failures": IN_PLACE,
+}
+
+
+def loaders_of(file: str) -> dict[Name, Callable]:
+    """Return the loaders in a file, each with the tests that it fails."""
+    sys.path.insert(0, str(FOLDER))
+    try:
+        found = vars(importlib.import_module(file))
+    finally:
+        sys.path.remove(str(FOLDER))
+    return {(file, name): value for name, value in found.items() if hasattr(value, "fails")}
+
+
+LOADERS = {name: loader for file in FILES for name, loader in loaders_of(file).items()}
+SAMPLE = [
+    ("batches", "Unscaled"),
+    ("epochs", "SharedCursor"),
+    ("failures", "HidesTheMessage"),
+    ("order", "NarrowBuffer"),
+    ("ownership", "ReadOnlyLabels"),
+]
+every_loader = pytest.mark.parametrize("name", LOADERS, ids=map(":".join, LOADERS))
+
+
+@dataclass
+class Verdict:
+    """What became of one loader: the text of each test that it failed, and the tests that it passed."""
+
+    failed: dict[str, str] = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
+
+
+def run_suite(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest as its user does."""
+    # -P: else this folder is first on sys.path, where `loaderproof/` hides the installed package.
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    # Some of these run at the same time, so each keeps to one core.
+    given = {**os.environ, "OMP_NUM_THREADS": "1"}
+    given.pop("PYTEST_ADDOPTS", None)
+    return subprocess.run(
+        command, cwd=ROOT, env=given, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+
+def judge(names: Iterable[Name], options: Iterable[str], report: Path) -> dict[Name, Verdict]:
+    """Run the suite on some loaders."""
+    specs = [f"--loader={FOLDER / file}.py:{loader}" for file, loader in names]
+    done = run_suite("suite/conformance", f"--junitxml={report}", *options, *specs)
+    assert done.returncode in {0, 1}, done.stdout + done.stderr  # some tests failed, and nothing worse
+    return read(report)
+
+
+def read(report: Path) -> dict[Name, Verdict]:
+    """Return the verdicts in a report in JUnit's format."""
+    verdicts: dict[Name, Verdict] = {}
+    for case in ET.parse(report).iter("testcase"):  # noqa: S314  # pytest wrote it a moment ago
+        label = next(one.attrib["value"] for one in case.iter("property") if one.attrib["name"] == "loader")
+        file, loader = re.split("[:-]", label)[:2]
+        verdict = verdicts.setdefault((file, loader), Verdict())
+        test = case.attrib["name"].partition("[")[0]
+        failures = [*case.iter("failure"), *case.iter("error")]
+        if failures:
+            verdict.failed[test] = "".join(one.text or "" for one in failures)
+        elif case.find("skipped") is None:
+            verdict.passed.add(test)
+    return verdicts
+
+
+@pytest.fixture(scope="module")
+def verdict_of(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Name], Verdict]]:
+    """Judge all loaders in the files that this run asks for, some files at a time."""
+    folder = tmp_path_factory.mktemp("verdicts")
+    asked = {file for item in request.session.items for file in files_of(item)}
+    with ThreadPoolExecutor(3) as pool:
+        running = {
+            file: pool.submit(judge, loaders_of(file), options, folder / f"{file}.xml")
+            for file, options in FILES.items()
+            if file in asked
+        }
+        yield lambda name: running[name[0]].result()[name]
+    for left in SHARED_MEMORY.glob("broken-loader-*"):
+        left.unlink()
+
+
+def files_of(item: pytest.Item) -> set[str]:
+    """Return the files whose loaders a test asks for."""
+    if "verdict_of" not in getattr(item, "fixturenames", ()):
+        return set()
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    return {given["name"][0]} if "name" in given else {file for file, _ in SAMPLE}
+
+
+def conformance_tests() -> set[str]:
+    """Return the names of all conformance tests."""
+    found = pkgutil.iter_modules(conformance.__path__, f"{conformance.__name__}.")
+    functions = (name for one in found for name, _ in inspect.getmembers(importlib.import_module(one.name), inspect.isfunction))
+    return {name for name in functions if name.startswith("test_")}
+
+
+def test_every_conformance_test_is_failed_by_some_loader():
+    """A conformance test that no broken loader names is not finished; a name that is no test is a mistake."""
+    named = {test for loader in LOADERS.values() for test in loader.fails}
+
+    assert conformance_tests() == named
+
+
+@every_loader
+def test_loader_fails_exactly_the_tests_it_names(verdict_of, name):
+    """A broken loader fails the tests that it names and no other; a right one, which names none, fails none."""
+    verdict = verdict_of(name)
+
+    assert sorted(LOADERS[name].fails) == sorted(verdict.failed), "\n\n".join(verdict.failed.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "without"),
+    [(("honest", "workers"), set()), (("honest", "Plain"), {"test_workers_change_no_content"})],
+    ids=["workers", "Plain"],
+)
+def test_right_loader_passes_what_it_promises(verdict_of, name, without):
+    """A right loader passes every test of what it promises, instead of being spared some."""
+    quick = conformance_tests() - {"test_network_learns_as_from_resident_data"}
+
+    assert quick - without == verdict_of(name).passed
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    {
+        ("crashes", "ReadsNowhere"): ("signal SIGSEGV", "in collapse"),
+        ("crashes", "KilledForMemory"): ("signal SIGKILL",),
+        ("crashes", "Exits"): ("exit code 3", "giving up"),
+        ("crashes", "ExitsPolitely"): ("SystemExit: no more memory",),
+        ("crashes", "Waits"): (f"no answer within {TIMEOUT_S} s", "--loader-timeout", "in collapse"),
+        ("crashes", "Floods"): ("printed more than", "what a flood"),
+        ("crashes", "WaitsForADeadThread"): (f"no answer within {TIMEOUT_S} s", "in __iter__"),
+        ("leaks", "ThreadAfterBreak"): ("threads",),
+        ("leaks", "ProcessAfterBreak"): ("processes",),
+        ("leaks", "DescriptorForEachBatch"): ("file descriptors",),
+        ("leaks", "SharedMemory"): ("/dev/shm",),  # noqa: S108
+    }.items(),
+    ids=lambda value: ":".join(value) if len(value) == 2 and value[0] in FILES else "",
+)
+def test_each_disaster_says_what_it_was(verdict_of, name, words):
+    """A loader that dies, exits, hangs, floods or leaves something behind gets a failure text of its own."""
+    text = "".join(verdict_of(name).failed.values())
+
+    assert [] == [word for word in words if word not in text]
+
+
+@pytest.mark.parametrize("name", loaders_of("crashes"), ids=":".join)
+def test_run_goes_on_after_a_disaster(verdict_of, name):
+    """After a loader has died or hung in one test, it is judged by those that follow."""
+    verdict = verdict_of(name)
+
+    assert {"test_global_random_state_is_untouched", "test_every_epoch_has_its_own_order"} <= verdict.passed
+
+
+def test_isolation_changes_no_verdict(verdict_of, tmp_path):
+    """In a process of its own a loader fails with the same report as in place."""
+    apart = judge(SAMPLE, QUICK, tmp_path / "apart.xml")
+
+    assert {name: reports(verdict_of(name)) for name in SAMPLE} == {name: reports(apart[name]) for name in SAMPLE}
+
+
+def reports(verdict: Verdict) -> dict[str, str]:
+    """Return the text of each failure, without the command that repeats it."""
+    return {test: re.sub(r"\n  repeat .*", "", text) for test, text in verdict.failed.items()}
+
+
+def test_command_in_a_report_repeats_it(verdict_of):
+    """The command at the end of a report runs the test that failed, and it fails again."""
+    report = verdict_of(SAMPLE[0]).failed["test_range"]
+    command = re.search(r"repeat +pytest (.*)", report)[1]
+
+    again = run_suite(*shlex.split(command))
+
+    assert "1 failed" in again.stdout
+    assert report.strip() in again.stdout
