@@ -119,7 +119,7 @@ def measure(subject: Judged, benchmark: BenchmarkFixture) -> Figures:
 
     seed = zlib.crc32(subject.case.label.encode())
     run = Blocks(lambda: ask("run"), lambda: ask("run_ceiling"), BLOCKS, seed, subject.progress)
-    benchmark.pedantic(run.round, setup=run.before_round, rounds=BLOCKS)
+    benchmark.pedantic(run.round, setup=run.before_round, rounds=BLOCKS)  # type: ignore[no-untyped-call]
     run.finish()
     figures = _figures(subject, training, run)
     data = {**asdict(figures), "equal_work": figures.equal_work}

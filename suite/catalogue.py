@@ -92,7 +92,7 @@ class Catalogue:
         flat = images.reshape(count, -1)
         self._find_exact(flat, found)
         for row in np.flatnonzero(found.index == UNKNOWN):
-            self._find_alike(flat[row], row, found)
+            self._find_alike(flat[row], int(row), found)
         self._measure(flat, found)
         return found
 

@@ -163,7 +163,7 @@ def random_states(bench: Workbench, scenario: Scenario) -> list[str]:
 
 
 def _random_states() -> dict[str, object]:
-    _, keys, place, *rest = np.random.get_state()  # noqa: NPY002 - the generator that loaders must not move
+    _, keys, place, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - the generator that loaders must not move
     return {
         "random": random.getstate(),
         "numpy.random": (keys.tobytes(), place, *rest),

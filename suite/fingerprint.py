@@ -9,11 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
 
 _FOLD = np.uint64(32)
 
 
-def mix(words: np.ndarray) -> np.ndarray:
+def mix(words: Words) -> Words:
     """Return uint64 words scrambled, one to one.
 
     The finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
@@ -24,7 +27,7 @@ def mix(words: np.ndarray) -> np.ndarray:
     return words ^ (words >> np.uint64(31))
 
 
-def mixed(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def mixed(images: Words, labels: np.ndarray) -> Words:
     """Return the hash of each sample from those of its pixels (uint64) and its label (integer)."""
     return mix(images ^ mix(labels.astype(np.int64).view(np.uint64) + np.uint64(1)))
 
@@ -46,7 +49,7 @@ class Fingerprint:
         generator = np.random.default_rng(20261130)
         self._keys = generator.integers(0, 2**64, self._words, np.uint64) | np.uint64(1)
 
-    def __call__(self, pixels: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def __call__(self, pixels: np.ndarray, labels: np.ndarray) -> Words:
         """Return the uint64 hash of each sample.
 
         Args:
@@ -55,28 +58,31 @@ class Fingerprint:
         """
         return mixed(self.of_pixels(pixels), labels)
 
-    def of_pixels(self, pixels: np.ndarray) -> np.ndarray:
+    def of_pixels(self, pixels: np.ndarray) -> Words:
         """Return the uint64 hash of each image alone."""
         return mix(self.sums(pixels))
 
-    def sums(self, pixels: np.ndarray) -> np.ndarray:
+    def sums(self, pixels: np.ndarray) -> Words:
         """Return the hashes before they are mixed, which is quicker done for many batches at once."""
         words = self._as_words(pixels.reshape(len(pixels), self._values))
         words = words ^ (words >> _FOLD)
         words *= self._keys
-        return words.sum(axis=1, dtype=np.uint64)
+        summed: Words = words.sum(axis=1, dtype=np.uint64)
+        return summed
 
-    def _as_words(self, flat: np.ndarray) -> np.ndarray:
+    def _as_words(self, flat: np.ndarray) -> Words:
         if self._values % 8:
             flat = np.pad(flat, ((0, 0), (0, self._words * 8 - self._values)))
         return np.ascontiguousarray(flat).view(np.uint64)
 
 
-def quantised(images: np.ndarray) -> np.ndarray:
+def quantised(images: np.ndarray) -> NDArray[np.uint8]:
     """Return images with values in [0, 1] as uint8; uint8 images as they are."""
     if images.dtype == np.uint8:
         return images
-    with np.errstate(invalid="ignore"):
+    if images.dtype.kind != "f":
+        images = images.astype(np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
         scaled = images * images.dtype.type(255)
         return np.rint(scaled, out=scaled).astype(np.uint8)
 

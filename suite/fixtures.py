@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -53,7 +54,7 @@ def _rows(config: pytest.Config) -> list[Case]:
 @pytest.fixture(scope="session")
 def case(request: pytest.FixtureRequest) -> Case:
     """Return the loader whose turn it is."""
-    return request.param
+    return cast("Case", request.param)
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def subject(request: pytest.FixtureRequest, case: Case) -> Judged:
     return Judged(session_of(request.config), case, test, _rule(item), command, item.user_properties)
 
 
-def _rule(item: pytest.Item) -> str:
+def _rule(item: pytest.Function) -> str:
     return " ".join((item.obj.__doc__ or item.name).split("\n\n")[0].split())
 
 

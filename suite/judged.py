@@ -15,7 +15,7 @@ from loaderproof.suite.session import Case, Session, Unobserved
 from loaderproof.suite.subject import SubjectError
 
 
-class NotKept(pytest.fail.Exception):
+class NotKept(pytest.fail.Exception):  # type: ignore[misc, name-defined]  # made by a decorator
     """A loader does not keep a property; the text is the whole report."""
 
     def __init__(self, text: str) -> None:

@@ -15,7 +15,6 @@ from loaderproof.suite.catalogue import Catalogue, Found
 from loaderproof.suite.fingerprint import Coverage, Fingerprint, mix, mixed, quantised
 from loaderproof.suite.observation import Batch, Epoch, Scenario
 
-
 # Batches whose hashes are finished together: small enough to need no memory, large enough that
 # NumPy's cost for each call no longer counts.
 _HASHED_AT_ONCE = 64
@@ -131,7 +130,9 @@ def _summed(
 
 def as_array(tensor: torch.Tensor) -> np.ndarray:
     """Return a tensor's values as an array in CPU memory, without a copy where none is needed."""
-    return tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()  # NumPy has no such type
+    return tensor.detach().cpu().numpy()
 
 
 def _as_epoch(number: int, records: list[tuple[Batch, Found, np.ndarray]], *, ended: bool) -> Epoch:
@@ -153,7 +154,7 @@ def digest(pair: tuple[torch.Tensor, torch.Tensor]) -> str:
     """Return a digest of the values of a batch."""
     made = xxhash.xxh3_64()
     for tensor in pair:
-        made.update(np.ascontiguousarray(as_array(tensor)))
+        made.update(np.ascontiguousarray(as_array(tensor)).data)
     return made.hexdigest()
 
 

@@ -58,13 +58,14 @@ class Reporter:
 
         terminal = terminalreporter._tw  # noqa: SLF001 - its width and colours have no public name
         look = {"width": terminal.fullwidth, "colour": terminal.hasmarkup}
-        for title, rows, draw in (
-            ("the article's experiment", standing.article(self._reports), table.article),
-            ("loaders", standing.standings(self._reports), table.loaders),
+        article, loaders = standing.article(self._reports), standing.standings(self._reports)
+        for title, text in (
+            ("the article's experiment", table.article(article, **look) if article else ""),
+            ("loaders", table.loaders(loaders, **look) if loaders else ""),
         ):
-            if rows:
+            if text:
                 terminalreporter.section(title)
-                terminalreporter.write_line(draw(rows, **look))
+                terminalreporter.write_line(text)
 
     def _say(self, text: str) -> None:
         if self._terminal and self._config.get_verbosity() >= 0:

@@ -119,7 +119,8 @@ def _next_epoch(timed: Timed) -> Loader:
 
 
 def _alone(loader: Loader) -> Timing:
-    laps, samples, stamp = [], 0, time.perf_counter_ns
+    laps: list[int] = []
+    samples, stamp = 0, time.perf_counter_ns
     began = asked = stamp()
     for _, labels in loader:
         received = stamp()

@@ -60,7 +60,7 @@ def standings(reports: Iterable[pytest.TestReport]) -> list[Standing]:
     """
     rows: dict[str, Standing] = {}
     for report in reports:
-        properties = dict(report.user_properties)
+        properties: dict[str, Any] = dict(report.user_properties)
         if "loader" in properties:
             _add(rows.setdefault(properties["loader"], Standing(properties["loader"])), report, properties)
     _compare(list(rows.values()))
@@ -86,17 +86,16 @@ def _add(row: Standing, report: pytest.TestReport, properties: dict[str, Any]) -
 
 
 def _compare(rows: list[Standing]) -> None:
-    plain = max(
-        (row for row in rows if row.label.startswith(PLAIN) and row.to_ceiling),
-        key=lambda row: row.to_ceiling.value,
-        default=None,
-    )
+    timed = [(row, row.to_ceiling) for row in rows if row.to_ceiling]
+    plain = [(row, speed) for row, speed in timed if row.label.startswith(PLAIN)]
+    if plain:
+        best, its_speed = max(plain, key=lambda pair: pair[1].value)
+        for row, speed in timed:
+            row.to_plain = Ratio(1, 1, 1) if row is best else speed / its_speed
+            row.break_even = None if row is best else _break_even(row, best, row.to_plain)
     for row in rows:
-        if plain and row.to_ceiling:
-            row.to_plain = Ratio(1, 1, 1) if row is plain else row.to_ceiling / plain.to_ceiling
-            row.break_even = _break_even(row, plain)
         row.reason = _why_unranked(row)
-    _rank([row for row in rows if not row.reason])
+    _rank([(row, speed) for row, speed in timed if not row.reason])
 
 
 def _why_unranked(row: Standing) -> str:
@@ -113,31 +112,31 @@ def _why_unranked(row: Standing) -> str:
     return "" if row.passed else "conformance was not tested"
 
 
-def _rank(rows: list[Standing]) -> None:
+def _rank(rows: list[tuple[Standing, Ratio]]) -> None:
     """Rank by speed; whoever cannot be told from the first of a group shares its rank."""
-    rows.sort(key=lambda row: -row.to_ceiling.value)
-    leader = None
-    for place, row in enumerate(rows, start=1):
-        if leader is None or row.to_ceiling.differs(leader.to_ceiling):
-            leader, row.rank = row, place
-        else:
-            row.rank = leader.rank
+    rank, leader = 0, None
+    for place, (row, speed) in enumerate(sorted(rows, key=lambda pair: -pair[1].value), start=1):
+        if leader is None or speed.differs(leader):
+            rank, leader = place, speed
+        row.rank = rank
 
 
-def _break_even(row: Standing, plain: Standing) -> float | None:
+def _break_even(row: Standing, plain: Standing, to_plain: Ratio) -> float:
     """Return after how many epochs the dearer setup has paid back; 0 if it is not dearer."""
-    if row is plain:
-        return None
-    dearer = _setup(row) - _setup(plain)
+    dearer = _setup_s(row) - _setup_s(plain)
     if dearer <= 0:
         return 0.0
     # Epochs are compared through the ceiling, which both were measured beside.
-    gain = row.training["seconds"] * (row.to_plain.value - 1)
+    gain = _figure(row, "seconds") * (to_plain.value - 1)
     return dearer / gain if gain > 0 else math.inf
 
 
-def _setup(row: Standing) -> float:
-    return row.training["prepare_s"] + row.training["open_s"] + row.training["first_batch_s"]
+def _setup_s(row: Standing) -> float:
+    return sum(_figure(row, name) for name in ("prepare_s", "open_s", "first_batch_s"))
+
+
+def _figure(row: Standing, name: str) -> float:
+    return float((row.training or {})[name])
 
 
 @dataclass(frozen=True)
@@ -157,8 +156,10 @@ class ArticleRow:
 
 def article(reports: Iterable[pytest.TestReport]) -> list[ArticleRow]:
     """Collect the rows of the article's experiment, each beside the best plain row."""
-    rows = [dict(report.user_properties) for report in reports if report.when == "call"]
-    figures = [row["loader_article"] for row in rows if "loader_article" in row]
+    notes: list[dict[str, Any]] = [
+        dict(report.user_properties) for report in reports if report.when == "call"
+    ]
+    figures = [note["loader_article"] for note in notes if "loader_article" in note]
     plain = [one for one in figures if one["row"].startswith("plain")]
     best = max(plain, key=lambda one: one["to_ceiling"]["value"], default=None)
     published = min(row.published_s for row in article_rows.PLAIN)

@@ -86,14 +86,15 @@ def measure(
 
     def ceiling() -> Timing:
         ask("rounds:settle")
-        return ask("rounds:train_on_ceiling")
+        made: Timing = ask("rounds:train_on_ceiling")
+        return made
 
     def before_round() -> None:
         run.before_round()
         ask("rounds:settle")
 
     run = Blocks(lambda: ask(experiment), ceiling, blocks, seed, subject.progress)
-    benchmark.pedantic(run.round, setup=before_round, rounds=blocks)
+    benchmark.pedantic(run.round, setup=before_round, rounds=blocks)  # type: ignore[no-untyped-call]
     run.finish()
     ask("rounds:finish")
     figures = _figures(subject, scenario, setup, first, run)

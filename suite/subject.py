@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from multiprocessing import Pipe
-from typing import IO, Any
+from typing import Any
 
 from loaderproof.suite.family import Family
 
@@ -213,13 +213,13 @@ class _Output:
         self._thread.join(_GRACE_S)
 
     def _read(self) -> None:
-        stream: IO[bytes] | None = self._popen.stdout
-        for chunk in iter(lambda: os.read(stream.fileno(), 2**16), b""):
-            self._add(chunk)
-            if self.count > OUTPUT_LIMIT and not self.flooded:
-                self.flooded = True
-                self._popen.kill()
-        stream.close()
+        assert self._popen.stdout is not None  # it was asked for
+        with self._popen.stdout as stream:
+            for chunk in iter(lambda: os.read(stream.fileno(), 2**16), b""):
+                self._add(chunk)
+                if self.count > OUTPUT_LIMIT and not self.flooded:
+                    self.flooded = True
+                    self._popen.kill()
 
     def _add(self, chunk: bytes) -> None:
         self.count += len(chunk)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -40,15 +41,17 @@ _NARROWEST = 120
 def loaders(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
     """Return the table of loaders as text for a terminal of some width."""
     ordered = sorted(rows, key=lambda row: (row.rank is None, row.rank or 0))
-    return _draw(_LOADERS, [_loader(row) for row in ordered], width, colour=colour)
+    caption = next((f"training {_caption(row.training)}" for row in ordered if row.training), "")
+    return _draw(_LOADERS, [_loader(row) for row in ordered], caption, width, colour=colour)
 
 
 def article(rows: Sequence[ArticleRow], width: int, *, colour: bool) -> str:
     """Return the table of the article's experiment."""
-    return _draw(_ARTICLE, [_article(row) for row in rows], width, colour=colour)
+    caption = next((f"{len(row.figures['trained'])} epochs {_caption(row.figures)}" for row in rows), "")
+    return _draw(_ARTICLE, [_article(row) for row in rows], caption, width, colour=colour)
 
 
-def _draw(columns: Sequence[str], rows: list[list[str]], width: int, *, colour: bool) -> str:
+def _draw(columns: Sequence[str], rows: list[list[str]], caption: str, width: int, *, colour: bool) -> str:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
         ends = number in (0, len(columns) - 1)
@@ -56,9 +59,10 @@ def _draw(columns: Sequence[str], rows: list[list[str]], width: int, *, colour: 
     for row in rows:
         table.add_row(*row)
     out = io.StringIO()
-    kind = "standard" if colour else None
+    kind: Literal["standard"] | None = "standard" if colour else None
     console = Console(file=out, width=max(width, _NARROWEST), force_terminal=colour, color_system=kind)
     console.print(table, highlight=False)
+    console.print(caption, highlight=False)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
@@ -73,7 +77,7 @@ def _article(row: ArticleRow) -> list[str]:
         f"{row.published_ratio:.3f}",
         f"{figures['seconds']:.2f}",
         _ratio(row.ratio, interval=True),
-        f"{100 * figures['to_ceiling']['value']:.1f} %",
+        _share(Ratio(**figures["to_ceiling"])),
         _seconds(figures["build_s"]),
         "equal" if figures["equal_work"] else unequal,
     ]
@@ -84,7 +88,7 @@ def _loader(row: Standing) -> list[str]:
     if row.deviating:
         kept += f" ({len(row.deviating)} declared)"
     rank = str(row.rank) if row.rank else f"- {row.reason}"
-    if not row.training:
+    if not row.training or not row.to_ceiling:
         return [row.label, kept, *["-"] * 6, rank]
     figures = row.training
     return [
@@ -92,12 +96,21 @@ def _loader(row: Standing) -> list[str]:
         kept,
         f"{figures['samples_per_s']:,.0f}",
         _ratio(row.to_plain),
-        f"{100 * row.to_ceiling.value:.1f} %",
+        _share(row.to_ceiling),
         _seconds(figures["first_batch_s"]),
         _seconds(figures["prepare_s"] + figures["open_s"]),
         _epochs(row.break_even),
         rank,
     ]
+
+
+def _caption(figures: dict[str, Any]) -> str:
+    return f"on {figures['device']}, {figures['data']}, {figures['blocks']} blocks, 95 % intervals"
+
+
+def _share(ratio: Ratio) -> str:
+    share = f"{100 * ratio.value:.1f}"
+    return f"{share} %" if math.isinf(ratio.high) else f"{share} ±{50 * (ratio.high - ratio.low):.1f} %"
 
 
 def _ratio(ratio: Ratio | None, *, interval: bool = False) -> str:

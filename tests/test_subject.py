@@ -52,12 +52,11 @@ def bench(tmp_path):
 
 
 @pytest.fixture
-def temporary(tmp_path, monkeypatch):
-    """An empty place for all temporary files."""
-    place = tmp_path / "temporary"
-    place.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    return place
+def temporary(monkeypatch):
+    """An empty place for all temporary files; its path is short, as those of sockets must be."""
+    with tempfile.TemporaryDirectory() as place:
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        yield Path(place)
 
 
 def gone(pid: int) -> bool:
@@ -74,7 +73,7 @@ def gone(pid: int) -> bool:
     ],
 )
 def test_a_death_is_told(bench, act, how, words):
-    """A process that dies is reported with its signal or exit code and its last words; then a new one works."""
+    """A process that dies is reported with its signal or exit code and last words; then a new one works."""
     with pytest.raises(Died) as died:
         bench.does(act, START_S)
 

@@ -128,7 +128,10 @@ def _expect_complete(subject: Judged, seen: Observation, epoch: Epoch, place: Pl
 def _known(seen: Observation, epoch: Epoch, others: list[Epoch]) -> bool:
     """Tell whether another epoch, which is judged elsewhere, lacks and repeats as many samples."""
     times = np.sort(_amount(seen, epoch))
-    return any(len(epoch.index) == len(other.index) and np.array_equal(times, np.sort(_amount(seen, other))) for other in others)
+    return any(
+        len(epoch.index) == len(other.index) and np.array_equal(times, np.sort(_amount(seen, other)))
+        for other in others
+    )
 
 
 def _complete(seen: Observation, epoch: Epoch) -> bool:

@@ -26,7 +26,9 @@ from loaderproof.model.accelerator import accelerator
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--loader", default="tfds_numpy")
     parser.add_argument("--data", default="glyphs")
     parser.add_argument("--pairs", type=int, default=15)
@@ -42,7 +44,9 @@ def main() -> None:
     print(f"{asked.loader} on {asked.data}, {count} samples, batches of 64, {asked.pairs} pairs of passes")
     print(f"bare pass      {median(bare):.3f} s (median)")
     print(f"observed pass  {median(observed):.3f} s (median)")
-    print(f"ratio          {median(o / b for o, b in zip(observed, bare, strict=True)):.3f} (median of pairs);")
+    print(
+        f"ratio          {median(o / b for o, b in zip(observed, bare, strict=True)):.3f} (median of pairs);"
+    )
     print(f"               {ratio.value:.3f}, 95 % interval {ratio.low:.3f} to {ratio.high:.3f}")
     speeds = alone(bench, scenario, asked.pairs)
     print(f"observation alone, one core: {median(speeds):,.0f} samples/s (median of {len(speeds)};")

@@ -76,6 +76,10 @@ class Nowhere:
         raise AssertionError
 
 
+def nothing(note: Path) -> None:
+    """Behave."""
+
+
 def read_nowhere(note: Path) -> None:
     """Read memory that is not there."""
     ctypes.string_at(0)
@@ -161,10 +165,7 @@ def leave_a_daemon(note: Path) -> None:
 
 def raise_with_a_cause(note: Path) -> None:
     """Raise what has a cause."""
-    try:
-        raise DiskGone("the disk is gone")
-    except DiskGone as error:
-        raise LookupError("no sample 3") from error
+    raise LookupError("no sample 3") from DiskGone("the disk is gone")
 
 
 def exit_politely(note: Path) -> None:
@@ -185,25 +186,23 @@ def write_pid(note: Path) -> None:
 
 
 ACTS: dict[str, Callable[[Path], None]] = {
-    "nothing": lambda note: None,
-    **{
-        act.__name__: act
-        for act in (
-            be_killed,
-            close_all_files,
-            exit_and_leave_a_child,
-            exit_at_once,
-            exit_politely,
-            flood,
-            interrupt,
-            leave_a_daemon,
-            raise_with_a_cause,
-            read_nowhere,
-            wait_for_workers,
-            wait_in_python,
-            wait_with_shared_memory,
-            wait_with_the_lock,
-            write_pid,
-        )
-    },
+    act.__name__: act
+    for act in (
+        be_killed,
+        close_all_files,
+        exit_and_leave_a_child,
+        exit_at_once,
+        exit_politely,
+        flood,
+        interrupt,
+        leave_a_daemon,
+        nothing,
+        raise_with_a_cause,
+        read_nowhere,
+        wait_for_workers,
+        wait_in_python,
+        wait_with_shared_memory,
+        wait_with_the_lock,
+        write_pid,
+    )
 }
