@@ -163,10 +163,10 @@ def random_states(bench: Workbench, scenario: Scenario) -> list[str]:
 
 
 def _random_states() -> dict[str, object]:
-    _, keys, place, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - the generator that loaders must not move
+    _, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - the generator that loaders must not move
     return {
         "random": random.getstate(),
-        "numpy.random": (keys.tobytes(), place, *rest),
+        "numpy.random": (bytes(keys), *rest),
         "torch": torch.random.get_rng_state().numpy().tobytes(),
     }
 

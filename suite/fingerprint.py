@@ -84,7 +84,8 @@ def quantised(images: np.ndarray) -> NDArray[np.uint8]:
         images = images.astype(np.float32)
     with np.errstate(invalid="ignore", over="ignore"):
         scaled = images * images.dtype.type(255)
-        return np.rint(scaled, out=scaled).astype(np.uint8)
+        pixels: NDArray[np.uint8] = np.rint(scaled, out=scaled).astype(np.uint8)
+    return pixels
 
 
 def channels_first(pixels: np.ndarray) -> np.ndarray:

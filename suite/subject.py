@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from multiprocessing import Pipe
-from typing import Any
+from typing import IO, Any, cast
 
 from loaderproof.suite.family import Family
 
@@ -213,8 +213,8 @@ class _Output:
         self._thread.join(_GRACE_S)
 
     def _read(self) -> None:
-        assert self._popen.stdout is not None  # it was asked for
-        with self._popen.stdout as stream:
+        stream = cast("IO[bytes]", self._popen.stdout)
+        with stream:
             for chunk in iter(lambda: os.read(stream.fileno(), 2**16), b""):
                 self._add(chunk)
                 if self.count > OUTPUT_LIMIT and not self.flooded:
