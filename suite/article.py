@@ -5,34 +5,15 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from loaderproof.loaders.contract import Source
 from loaderproof.model.accelerator import Accelerator, accelerator
 from loaderproof.model.training import Batches, Trainer
+from loaderproof.suite.answers import Run
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.rounds import Ceiling
 from loaderproof.suite.workbench import Workbench, close, start_epoch
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of the experiment.
-
-    Attributes:
-        seconds: of all epochs, training and testing; building is not in it, as in the article.
-        build_s: seconds that it took to open both loaders.
-        trained, tested: samples that came in each epoch.
-        accuracy: on the test samples of the last epoch; None if nothing was computed.
-        device: name of the accelerator.
-    """
-
-    seconds: float
-    build_s: float
-    trained: list[int]
-    tested: list[int]
-    accuracy: float | None
-    device: str
 
 
 def run(bench: Workbench, training: Scenario, testing: Scenario, device: str) -> Run:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from loaderproof.suite.answers import Run
 from loaderproof.suite.blocks import Blocks
 from loaderproof.suite.judged import Judged, Place
 from loaderproof.suite.observation import Scenario
@@ -128,7 +129,7 @@ def measure(subject: Judged, benchmark: BenchmarkFixture) -> Figures:
     return figures
 
 
-def _figures(subject: Judged, training: Scenario, run: Blocks[Any]) -> Figures:
+def _figures(subject: Judged, training: Scenario, run: Blocks[Run]) -> Figures:
     row = _row(subject)
     owed = run.ceilings[0]
     return Figures(

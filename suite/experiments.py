@@ -13,7 +13,6 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ from loaderproof.loaders import sources
 from loaderproof.loaders.contract import Description, Source
 from loaderproof.model.accelerator import accelerator
 from loaderproof.suite import leftovers, recorder
+from loaderproof.suite.answers import Covered, Outcome, Written
 from loaderproof.suite.catalogue import Catalogue, Difference
-from loaderproof.suite.fingerprint import Coverage
 from loaderproof.suite.observation import Observation, Scenario
 from loaderproof.suite.workbench import Workbench, close, start_epoch
 
@@ -93,23 +92,6 @@ def watch_after_break(bench: Workbench, scenario: Scenario, taken: int) -> Obser
             start_epoch(loader, number)
             seen.epochs.append(record.epoch(number, loader))
     return seen
-
-
-@dataclass
-class Written:
-    """What came of writing into batches.
-
-    Attributes:
-        seen: the epoch after it.
-        complaint: why a batch could not or must not be written to, or None.
-        shared: pairs of batches of which the second changed when the first was written to.
-        changed: places of the samples of the source that changed by writing.
-    """
-
-    seen: Observation
-    complaint: str | None
-    shared: list[tuple[int, int]]
-    changed: list[int]
 
 
 def watch_after_writing(bench: Workbench, scenario: Scenario) -> Written:
@@ -199,19 +181,6 @@ ERRORS: dict[str, Callable[[str], Exception]] = {
 }
 
 
-@dataclass
-class Outcome:
-    """How a poisoned epoch ended.
-
-    Attributes:
-        raised: whole text of the exception with its causes, or None if there was none.
-        came: samples that came.
-    """
-
-    raised: str | None
-    came: int
-
-
 def poison(bench: Workbench, scenario: Scenario, place: int, error: str, message: str) -> Outcome:
     """Have one sample of the source raise, and see what becomes of the exception."""
     source = Poisoned(bench.source(scenario), place, ERRORS[error](message))
@@ -238,30 +207,18 @@ def left_behind(bench: Workbench, scenario: Scenario, cycles: int = 3) -> list[s
     """Open, use, break off and close a loader several times; return what it leaves each time."""
 
     def cycle() -> None:
-        # That it can be broken off at all is another experiment's matter.
-        with contextlib.suppress(Exception), bench.opened(scenario) as loader:
+        with bench.opened(scenario) as loader:
             start_epoch(loader, 0)
             for _ in itertools.islice(loader, 2):
                 pass
-            start_epoch(loader, 1)
-            for _ in _limited(loader, len(bench.source(scenario))):
-                pass
+            # What comes after a break is another experiment's matter.
+            with contextlib.suppress(Exception):
+                start_epoch(loader, 1)
+                for _ in _limited(loader, len(bench.source(scenario))):
+                    pass
 
     bench.prepare(bench.source(scenario))
     return leftovers.of(cycle, cycles)
-
-
-@dataclass(frozen=True)
-class Covered:
-    """What came in one epoch, and what was owed."""
-
-    came: Coverage
-    owed: Coverage
-
-    @property
-    def complete(self) -> bool:
-        """Tell whether every sample came once, with its label."""
-        return self.came == self.owed
 
 
 def coverage(bench: Workbench, scenario: Scenario) -> Covered:

@@ -17,7 +17,7 @@ import psutil
 MARK = "LOADERPROOF_SUBJECT"
 # They remove the semaphores and the shared memory of processes that are gone, if they outlive them.
 _CLEANERS = ("multiprocessing.resource_tracker", "torch_shm_manager")
-_GRACE_S = 3.0
+_GRACE_S = 1.0
 _POLL_S = 0.01
 _STACKS_S = 0.3
 

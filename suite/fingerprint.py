@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 Words = NDArray[np.uint64]
 
 _FOLD = np.uint64(32)
+# 2^64 divided by the golden ratio: odd, and without a pattern that pixels could have.
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(words: Words) -> Words:
@@ -36,8 +38,9 @@ class Fingerprint:
     """Hashes batches of images of one size.
 
     Multiply-sum hashing with odd random keys (after Dietzfelbinger et al., "A reliable
-    randomized algorithm for the closest-pair problem", J. Algorithms 1997), each word folded
-    first so that its upper bytes reach the lower half, and mixed at the end.
+    randomized algorithm for the closest-pair problem", J. Algorithms 1997), and mixed at the end.
+    Each word is spread and folded first, so that its upper bytes reach the lower half: of a word
+    that is only folded, an image with a pattern of four pixels leaves nothing there.
 
     Args:
         values: number of values in one image, in all channels.
@@ -65,7 +68,8 @@ class Fingerprint:
     def sums(self, pixels: np.ndarray) -> Words:
         """Return the hashes before they are mixed, which is quicker done for many batches at once."""
         words = self._as_words(pixels.reshape(len(pixels), self._values))
-        words = words ^ (words >> _FOLD)
+        words = words * _SPREAD
+        words ^= words >> _FOLD
         words *= self._keys
         summed: Words = words.sum(axis=1, dtype=np.uint64)
         return summed

@@ -6,7 +6,6 @@ import gc
 import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,31 +13,13 @@ from torch import Tensor
 from loaderproof.loaders.contract import Loader, Request, Source
 from loaderproof.model.accelerator import Accelerator, Step, accelerator
 from loaderproof.model.training import Batches, Trainer, run_pass
+from loaderproof.suite.answers import Setup
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.timeline import Timing, timing
 from loaderproof.suite.workbench import Workbench, close, start_epoch
 
 # Distinct batches of the ceiling; more would only measure how much memory there is.
 _CEILING_BATCHES = 16
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What it took to get ready; in seconds.
-
-    Attributes:
-        prepare_s: writing the on-disk format, when that was done.
-        open_s: opening the loader.
-        samples: in one epoch.
-        batches: that an epoch of so many samples fills.
-        device: name of the accelerator.
-    """
-
-    prepare_s: float
-    open_s: float
-    samples: int
-    batches: int
-    device: str
 
 
 class Timed:

@@ -87,7 +87,7 @@ def _add(row: Standing, report: pytest.TestReport, properties: dict[str, Any]) -
 
 def _compare(rows: list[Standing]) -> None:
     timed = [(row, row.to_ceiling) for row in rows if row.to_ceiling]
-    plain = [(row, speed) for row, speed in timed if row.label.startswith(PLAIN)]
+    plain = [(row, speed) for row, speed in timed if row.label.partition("-")[0] == PLAIN]
     if plain:
         best, its_speed = max(plain, key=lambda pair: pair[1].value)
         for row, speed in timed:
@@ -102,14 +102,20 @@ def _why_unranked(row: Standing) -> str:
     if not row.training:
         return "not timed"
     if not row.training["equal_work"]:
-        came = row.training["delivered"]
-        return f"unequal work: {min(came)} to {max(came)} samples for {row.training['samples']}"
+        return _unequal(row.training)
     broken = row.failed + row.unobserved + row.deviating
     if broken:
         return f"does not keep: {broken[0].partition('[')[0].removeprefix('test_')}" + (
             f" and {len(broken) - 1} more" if len(broken) > 1 else ""
         )
     return "" if row.passed else "conformance was not tested"
+
+
+def _unequal(figures: dict[str, Any]) -> str:
+    came, owed = figures["delivered"], figures["samples"]
+    if set(came) == {owed}:
+        return f"unequal work: {owed} samples, but not always in {figures['batches']} batches"
+    return f"unequal work: {min(came)} to {max(came)} samples for {owed}"
 
 
 def _rank(rows: list[tuple[Standing, Ratio]]) -> None:

@@ -49,10 +49,10 @@ def paired_ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
     Raises:
         ValueError: there is nothing to compare, or the numbers differ.
     """
-    logs = np.log(np.asarray(above, float)) - np.log(np.asarray(below, float))
-    if logs.size == 0:
-        msg = "no block to take a ratio of"
+    if len(above) != len(below) or len(above) == 0:
+        msg = f"{len(above)} and {len(below)} measurements do not make pairs to take a ratio of"
         raise ValueError(msg)
+    logs = np.log(np.asarray(above, float)) - np.log(np.asarray(below, float))
     mean = float(logs.mean())
     if logs.size == 1:
         return Ratio(math.exp(mean), 0.0, math.inf)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from loaderproof.suite.answers import Setup
 from loaderproof.suite.blocks import Blocks
 from loaderproof.suite.judged import Judged, Place
 from loaderproof.suite.observation import Scenario
@@ -103,7 +104,7 @@ def measure(
     return figures
 
 
-def _figures(subject: Judged, scenario: Scenario, setup: Any, first: Timing, run: Blocks[Timing]) -> Figures:
+def _figures(subject: Judged, scenario: Scenario, setup: Setup, first: Timing, run: Blocks[Timing]) -> Figures:
     seconds = [one.seconds for one in run.rounds]
     return Figures(
         loader=subject.case.label,

@@ -60,7 +60,14 @@ def _draw(columns: Sequence[str], rows: list[list[str]], caption: str, width: in
         table.add_row(*row)
     out = io.StringIO()
     kind: Literal["standard"] | None = "standard" if colour else None
-    console = Console(file=out, width=max(width, _NARROWEST), force_terminal=colour, color_system=kind)
+    console = Console(
+        file=out,
+        width=max(width, _NARROWEST),
+        force_terminal=colour,
+        color_system=kind,
+        markup=False,  # a name in brackets is a name
+        emoji=False,
+    )
     console.print(table, highlight=False)
     console.print(caption, highlight=False)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
@@ -128,4 +135,5 @@ def _epochs(epochs: float | None) -> str:
         return "-"
     if math.isinf(epochs):
         return "never"
-    return "at once" if epochs == 0 else f"{math.ceil(epochs)} epochs"
+    count = math.ceil(epochs)
+    return "at once" if count == 0 else f"{count} epoch{'s' if count > 1 else ''}"

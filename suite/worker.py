@@ -31,13 +31,16 @@ def main(connection_fd: int, lifeline_fd: int, spec: str) -> None:
             path, arguments = connection.recv()
         except EOFError:
             break
+        raised = False
         try:
             bench = bench or Workbench(spec)
             connection.send((True, experiment(path)(bench, **arguments)))
         except BaseException as error:  # noqa: BLE001 - whatever a loader raises is a finding, SystemExit too
             connection.send((False, _told(error)))
-        # A loader that an exception or a cycle still holds must not be alive when the next forks its workers.
-        gc.collect()
+            raised = True
+        if raised:
+            # A loader that a traceback still holds must not be alive when the next one forks its workers.
+            gc.collect()
     if bench:
         bench.close()
 

@@ -1,8 +1,98 @@
 """What holds for this project's own tests alone, and not for a run of the suite from the same folder."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
 import pytest
+
+SUITE = Path(__file__).parents[1] / "suite"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Fail a test that warns."""
     config.addinivalue_line("filterwarnings", "error")
+
+
+@dataclass
+class Outcome:
+    """What became of one test: `passed`, `failed`, `skipped` or `xfailed`, and the text to it."""
+
+    name: str
+    what: str
+    text: str
+
+
+@dataclass
+class SuiteRun:
+    """Runs of pytest as its user starts it, in a folder of its own.
+
+    Attributes:
+        folder: where it is started; everything that it writes lies there.
+        environment: variables beside those of this process.
+    """
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def judge(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run the suite to its end."""
+        return self.pytest(SUITE, *words)
+
+    def pytest(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run pytest to its end; stderr comes in stdout."""
+        return self.end_of(self.start(*words))
+
+    def start(self, *words: str | Path) -> subprocess.Popen[str]:
+        """Start pytest."""
+        cache, junit = f"cache_dir={self.folder / 'cache'}", f"--junitxml={self._junit}"
+        # -P, so that no folder called loaderproof hides the installed package.
+        return self.popen(sys.executable, "-P", "-m", "pytest", "-o", cache, junit, *words)
+
+    def popen(self, *words: str | Path) -> subprocess.Popen[str]:
+        """Start any program, which finds pytest on its path and breaks no line."""
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        given = {**os.environ, "PATH": path, "COLUMNS": "400", **self.environment}
+        given.pop("PYTEST_ADDOPTS", None)
+        return subprocess.Popen(
+            words, cwd=self.folder, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def end_of(self, started: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+        """Wait until a program has ended."""
+        text, _ = started.communicate()
+        return subprocess.CompletedProcess(started.args, started.returncode, text)
+
+    def outcomes(self) -> list[Outcome]:
+        """Return what became of the tests of the last run, in their order."""
+        tree = ET.parse(self._junit)  # noqa: S314 - our own file
+        return [_outcome(case) for case in tree.iter("testcase")]
+
+    @property
+    def _junit(self) -> Path:
+        return self.folder / "junit.xml"
+
+
+def _outcome(case: ET.Element) -> Outcome:
+    kinds = {"failure": "failed", "error": "failed", "skipped": "skipped"}
+    found = next((child for child in case if child.tag in kinds), None)
+    if found is None:
+        return Outcome(case.attrib["name"], "passed", "")
+    what = "xfailed" if found.get("type") == "pytest.xfail" else kinds[found.tag]
+    return Outcome(case.attrib["name"], what, f"{found.get('message')}\n{found.text or ''}")
+
+
+@pytest.fixture
+def suite_run(tmp_path) -> SuiteRun:
+    """Run pytest in an empty folder."""
+    return SuiteRun(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def suite_run_in() -> Callable[[Path], SuiteRun]:
+    """Run pytest in the folder of a wider scope."""
+    return SuiteRun

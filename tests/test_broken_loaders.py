@@ -2,29 +2,26 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import pkgutil
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 
 from loaderproof.suite import conformance
 
-ROOT = Path(__file__).parents[1]
+CONFORMANCE = Path(__file__).parents[1] / "suite" / "conformance"
 FOLDER = Path(__file__).with_name("broken_loaders")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # the kernel's own place for it
 TIMEOUT_S = 15
 Name = tuple[str, str]  # of a file without its ending, and of a loader in it
 
-QUICK = ("--loader-data", "probe:300", "--deselect", "suite/conformance/test_learning.py")
+QUICK = ("--loader-data", "probe:300", "-k", "not network_learns")
 IN_PLACE = (*QUICK, "--loader-isolation", "none")
 # How the loaders of each file are judged. Those that crash, hang or leave something behind need
 # processes of their own; for the others it would only take time. The longest comes first, so that
@@ -71,52 +68,36 @@ class Verdict:
     passed: set[str] = field(default_factory=set)
 
 
-def run_suite(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest as its user does."""
-    # -P: else this folder is first on sys.path, where `loaderproof/` hides the installed package.
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    # Some of these run at the same time, so each keeps to one core.
-    given = {**os.environ, "OMP_NUM_THREADS": "1"}
-    given.pop("PYTEST_ADDOPTS", None)
-    return subprocess.run(
-        command, cwd=ROOT, env=given, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-
-
-def judge(names: Iterable[Name], options: Iterable[str], report: Path) -> dict[Name, Verdict]:
+def judge(run, names: Iterable[Name], options: Iterable[str]) -> dict[Name, Verdict]:
     """Run the suite on some loaders."""
+    # Some of these run at the same time, so each keeps to one core.
+    run.environment["OMP_NUM_THREADS"] = "1"
     specs = [f"--loader={FOLDER / file}.py:{loader}" for file, loader in names]
-    done = run_suite("suite/conformance", f"--junitxml={report}", *options, *specs)
-    assert done.returncode in {0, 1}, done.stdout + done.stderr  # some tests failed, and nothing worse
-    return read(report)
+    done = run.pytest(CONFORMANCE, *options, *specs)
+    assert done.returncode in {0, 1}, done.stdout  # some tests failed, and nothing worse
+    return verdicts(run.outcomes())
 
 
-def read(report: Path) -> dict[Name, Verdict]:
-    """Return the verdicts in a report in JUnit's format."""
-    verdicts: dict[Name, Verdict] = {}
-    for case in ET.parse(report).iter("testcase"):  # noqa: S314  # pytest wrote it a moment ago
-        label = next(one.attrib["value"] for one in case.iter("property") if one.attrib["name"] == "loader")
-        file, loader = re.split("[:-]", label)[:2]
-        verdict = verdicts.setdefault((file, loader), Verdict())
-        test = case.attrib["name"].partition("[")[0]
-        failures = [*case.iter("failure"), *case.iter("error")]
-        if failures:
-            verdict.failed[test] = "".join(one.text or "" for one in failures)
-        elif case.find("skipped") is None:
+def verdicts(outcomes) -> dict[Name, Verdict]:
+    """Return what became of each loader, in tests called `test_something[file:loader-more]`."""
+    found: dict[Name, Verdict] = {}
+    for outcome in outcomes:
+        test, file, loader = re.match(r"(\w+)\[(\w+):(\w+)", outcome.name).groups()
+        verdict = found.setdefault((file, loader), Verdict())
+        if outcome.what == "failed":
+            verdict.failed[test] = outcome.text
+        elif outcome.what == "passed":
             verdict.passed.add(test)
-    return verdicts
+    return found
 
 
 @pytest.fixture(scope="module")
-def verdict_of(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[Name], Verdict]]:
+def verdict_of(request, tmp_path_factory, suite_run_in) -> Iterator[Callable[[Name], Verdict]]:
     """Judge all loaders in the files that this run asks for, some files at a time."""
-    folder = tmp_path_factory.mktemp("verdicts")
     asked = {file for item in request.session.items for file in files_of(item)}
     with ThreadPoolExecutor(3) as pool:
         running = {
-            file: pool.submit(judge, loaders_of(file), options, folder / f"{file}.xml")
+            file: pool.submit(judge, suite_run_in(tmp_path_factory.mktemp(file)), loaders_of(file), options)
             for file, options in FILES.items()
             if file in asked
         }
@@ -136,7 +117,11 @@ def files_of(item: pytest.Item) -> set[str]:
 def conformance_tests() -> set[str]:
     """Return the names of all conformance tests."""
     found = pkgutil.iter_modules(conformance.__path__, f"{conformance.__name__}.")
-    functions = (name for one in found for name, _ in inspect.getmembers(importlib.import_module(one.name), inspect.isfunction))
+    functions = (
+        name
+        for one in found
+        for name, _ in inspect.getmembers(importlib.import_module(one.name), inspect.isfunction)
+    )
     return {name for name in functions if name.startswith("test_")}
 
 
@@ -178,11 +163,12 @@ def test_right_loader_passes_what_it_promises(verdict_of, name, without):
         ("crashes", "Floods"): ("printed more than", "what a flood"),
         ("crashes", "WaitsForADeadThread"): (f"no answer within {TIMEOUT_S} s", "in __iter__"),
         ("leaks", "ThreadAfterBreak"): ("threads",),
+        ("leaks", "NativeThread"): ("threads outside of Python",),
         ("leaks", "ProcessAfterBreak"): ("processes",),
         ("leaks", "DescriptorForEachBatch"): ("file descriptors",),
         ("leaks", "SharedMemory"): ("/dev/shm",),  # noqa: S108
     }.items(),
-    ids=lambda value: ":".join(value) if len(value) == 2 and value[0] in FILES else "",
+    ids=lambda value: ":".join(value) if value in LOADERS else "",
 )
 def test_each_disaster_says_what_it_was(verdict_of, name, words):
     """A loader that dies, exits, hangs, floods or leaves something behind gets a failure text of its own."""
@@ -199,11 +185,13 @@ def test_run_goes_on_after_a_disaster(verdict_of, name):
     assert {"test_global_random_state_is_untouched", "test_every_epoch_has_its_own_order"} <= verdict.passed
 
 
-def test_isolation_changes_no_verdict(verdict_of, tmp_path):
+def test_isolation_changes_no_verdict(verdict_of, suite_run):
     """In a process of its own a loader fails with the same report as in place."""
-    apart = judge(SAMPLE, QUICK, tmp_path / "apart.xml")
+    apart = judge(suite_run, SAMPLE, QUICK)
 
-    assert {name: reports(verdict_of(name)) for name in SAMPLE} == {name: reports(apart[name]) for name in SAMPLE}
+    assert {name: reports(verdict_of(name)) for name in SAMPLE} == {
+        name: reports(apart[name]) for name in SAMPLE
+    }
 
 
 def reports(verdict: Verdict) -> dict[str, str]:
@@ -211,12 +199,11 @@ def reports(verdict: Verdict) -> dict[str, str]:
     return {test: re.sub(r"\n  repeat .*", "", text) for test, text in verdict.failed.items()}
 
 
-def test_command_in_a_report_repeats_it(verdict_of):
+def test_command_in_a_report_repeats_it(verdict_of, suite_run):
     """The command at the end of a report runs the test that failed, and it fails again."""
     report = verdict_of(SAMPLE[0]).failed["test_range"]
     command = re.search(r"repeat +pytest (.*)", report)[1]
 
-    again = run_suite(*shlex.split(command))
+    suite_run.pytest(*shlex.split(command))
 
-    assert "1 failed" in again.stdout
-    assert report.strip() in again.stdout
+    assert [("failed", report)] == [(outcome.what, outcome.text) for outcome in suite_run.outcomes()]

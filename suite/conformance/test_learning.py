@@ -7,8 +7,10 @@ import pytest
 from loaderproof.suite.judged import Judged, Place
 
 TRAINING, TESTING = 3_200, 1_000
-# On glyphs, five seeds of the resident loader lie within 0.006 of each other: 0.877 to 0.883.
-TOLERANCE = 0.05
+# Eight seeds of the resident loader reach 0.863 to 0.894 on glyphs and 0.714 to 0.776 on Fashion-MNIST, a
+# standard deviation of 0.019. Two right loaders then differ by more than this once in ten thousand times,
+# and one that loses its labels falls to 0.1.
+TOLERANCE = 0.10
 
 
 def test_network_learns_as_from_resident_data(subject: Judged) -> None:

@@ -8,7 +8,6 @@ import queue
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any, NoReturn
 

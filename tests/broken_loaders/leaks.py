@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import threading
@@ -27,6 +28,16 @@ class ThreadAfterBreak(Honest):
         threading.Thread(target=over.wait, daemon=True).start()
         yield from super().__iter__()
         over.set()
+
+
+@fails(LEFT, rows=["H4"])
+class NativeThread(Honest):
+    """A library that is written in C starts a thread for each pass and ends none."""
+
+    def order(self) -> list[int]:
+        library = ctypes.CDLL(None)
+        library.pthread_create(ctypes.byref(ctypes.c_ulong()), None, library.pause, None)
+        return super().order()
 
 
 @fails(LEFT, rows=["H8"])

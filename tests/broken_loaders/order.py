@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 
 import numpy as np
-from honest import NO_WORKERS, Honest, fails, through_buffer
+from honest import Honest, fails, through_buffer
 from torch import Tensor
 
 from loaderproof.loaders import ALL_PROMISES, Request, Source

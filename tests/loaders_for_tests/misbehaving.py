@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,6 +42,12 @@ class Misbehaving:
         ACTS[str(self.options.get("act", "nothing"))](Path(str(self.options.get("note"))))
         images = torch.stack([torch.from_numpy(image).permute(2, 0, 1) for image, _ in self.source])
         yield images / 255, torch.tensor([label for _, label in self.source])
+
+
+@adapter(promises=[])
+def stuck(source: Source, request: Request) -> Loader:
+    """Return a loader that acts as the environment says."""
+    return Misbehaving(source, replace(request, options={name: os.environ[name] for name in ("act", "note")}))
 
 
 class Unsendable(Adapter):
@@ -147,7 +154,7 @@ def flood(note: Path) -> None:
     """Print a gigabyte, and write down how many MiB of it."""
     for number in range(1024):
         os.write(1, b"what a flood\n" * 80_660)
-        note.write_text(str(number))
+        write(note, number)
 
 
 def leave_a_daemon(note: Path) -> None:
@@ -179,9 +186,14 @@ def interrupt(note: Path) -> None:
 
 
 def write_pid(note: Path) -> None:
-    """Write down which process this is, at once and whole."""
+    """Write down which process this is."""
+    write(note, os.getpid())
+
+
+def write(note: Path, number: int) -> None:
+    """Write a number at once and whole, whoever kills this process."""
     draft = note.with_name(f"{note.name}.{os.getpid()}")
-    draft.write_text(str(os.getpid()))
+    draft.write_text(str(number))
     draft.rename(note)
 
 
