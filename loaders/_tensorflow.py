@@ -66,6 +66,16 @@ def shuffled(samples: Any, buffer: int, request: Request) -> Any:
     return samples.shuffle(max(1, buffer), seed=request.seed, reshuffle_each_iteration=True)
 
 
+def filled(samples: Any) -> Any:
+    """Return a cached tf.data.Dataset after one pass over it.
+
+    An epoch that is left early, or read while another still reads ahead, would leave a part of the
+    samples in the cache, and every later epoch would hold that part alone.
+    """
+    samples.reduce(0, lambda count, _: count + 1)
+    return samples
+
+
 def batched(samples: Any, request: Request, *, autotune: bool = False) -> Any:
     """Return the rest of the article's pipeline: batch, map, prefetch.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loaderproof.loaders._epochs import ClosingLoader, options_of
-from loaderproof.loaders._tensorflow import as_torch, batched, shuffled
+from loaderproof.loaders._tensorflow import as_torch, batched, filled, shuffled
 from loaderproof.loaders._tfds import FORMAT, TfdsAdapter, from_disk, in_memory
 from loaderproof.loaders.contract import Description, Loader, Promise, Request, Source, Variant, promised
 
@@ -18,8 +18,7 @@ class Options:
     """How the pipeline is set up; the defaults are the article's.
 
     Attributes:
-        cache: whether samples are read from disk in the first epoch and kept by `cache()`,
-            instead of being held in memory from the start.
+        cache: whether samples are kept by `cache()`, instead of in arrays.
         autotune: whether tf.data chooses the parallel calls of map and the depth of prefetch.
         shuffle_buffer: samples that each random choice is made from; None for all.
     """
@@ -50,7 +49,7 @@ class TfdsNumpy(TfdsAdapter):
     def open(self, source: Source, directory: Path, request: Request) -> Loader:
         """Return the article's pipeline without its repeat: shuffle, batch, map, prefetch."""
         options = options_of(Options, request)
-        samples = from_disk(directory).cache() if options.cache else in_memory(directory)
+        samples = filled(from_disk(directory).cache()) if options.cache else in_memory(directory)
         buffer = len(source) if options.shuffle_buffer is None else options.shuffle_buffer
         batches = batched(shuffled(samples, buffer, request), request, autotune=options.autotune)
         return ClosingLoader(as_torch(batches), len(source), request)

@@ -42,12 +42,12 @@ class Fingerprint:
     Each word is spread and folded first, so that its upper bytes reach the lower half: of a word
     that is only folded, an image with a pattern of four pixels leaves nothing there.
 
-    Args:
+    Attributes:
         values: number of values in one image, in all channels.
     """
 
     def __init__(self, values: int) -> None:
-        self._values = values
+        self.values = values
         self._words = -(-values // 8)
         generator = np.random.default_rng(20261130)
         self._keys = generator.integers(0, 2**64, self._words, np.uint64) | np.uint64(1)
@@ -67,7 +67,7 @@ class Fingerprint:
 
     def sums(self, pixels: np.ndarray) -> Words:
         """Return the hashes before they are mixed, which is quicker done for many batches at once."""
-        words = self._as_words(pixels.reshape(len(pixels), self._values))
+        words = self._as_words(pixels.reshape(len(pixels), self.values))
         words = words * _SPREAD
         words ^= words >> _FOLD
         words *= self._keys
@@ -75,8 +75,8 @@ class Fingerprint:
         return summed
 
     def _as_words(self, flat: np.ndarray) -> Words:
-        if self._values % 8:
-            flat = np.pad(flat, ((0, 0), (0, self._words * 8 - self._values)))
+        if self.values % 8:
+            flat = np.pad(flat, ((0, 0), (0, self._words * 8 - self.values)))
         return np.ascontiguousarray(flat).view(np.uint64)
 
 

@@ -82,6 +82,7 @@ def checked(batch: Any, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         isinstance(batch, (tuple, list))
         and len(batch) == 2
         and all(isinstance(one, torch.Tensor) for one in batch)
+        and batch[0].ndim > 0
     ):
         return batch[0], batch[1]
     parts = ", ".join(_describe(one) for one in batch) if isinstance(batch, (tuple, list)) else ""
@@ -124,6 +125,9 @@ def _summed(
     found = as_array(labels).reshape(-1).astype(np.int64)
     if len(found) != len(images):
         msg = f"batch {number} has {len(images)} images and {len(found)} labels; expected one label for each image"
+        raise NotABatch(msg)
+    if images[:1].numel() not in {0, fingerprint.values}:
+        msg = f"batch {number} has images of {images[0].numel()} values; those of the source have {fingerprint.values}"
         raise NotABatch(msg)
     return fingerprint.sums(quantised(as_array(images))), found
 
@@ -170,5 +174,7 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def _describe(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
     kind = type(value).__name__
     return f"{kind} of length {len(value)}" if isinstance(value, (tuple, list, dict)) else kind

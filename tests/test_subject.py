@@ -23,9 +23,9 @@ START_S, ANSWER_S = 60, 1
 class Bench:
     """A subject, and a file in which it leaves a note."""
 
-    def __init__(self, note: Path) -> None:
-        self.note = note
+    def __init__(self) -> None:
         self.subject = Subject(f"{FILE}:loader", ANSWER_S)
+        self.note = Path()
 
     def does(self, act: str, seconds: float = ANSWER_S) -> bool:
         """Have the loader act and deliver; tell whether everything came."""
@@ -42,13 +42,20 @@ class Bench:
         return int(self.note.read_text())
 
 
-@pytest.fixture
-def bench(tmp_path):
-    """A subject that has started, so that its time-out is not spent on imports."""
-    made = Bench(tmp_path / "note")
-    assert made.works()
+@pytest.fixture(scope="module")
+def shared():
+    """A subject for many tests: each of them leaves it working."""
+    made = Bench()
     yield made
     made.subject.close()
+
+
+@pytest.fixture
+def bench(shared, tmp_path):
+    """A subject that has started, so that its time-out is not spent on imports."""
+    shared.note = tmp_path / "note"
+    assert shared.works()
+    return shared
 
 
 @pytest.fixture
@@ -57,6 +64,16 @@ def temporary(monkeypatch):
     with tempfile.TemporaryDirectory() as place:
         monkeypatch.setattr(tempfile, "tempdir", place)
         yield Path(place)
+
+
+@pytest.fixture
+def housed(shared, temporary, tmp_path):
+    """A subject that has started where all temporary files are seen."""
+    shared.subject.close()
+    shared.note = tmp_path / "note"
+    assert shared.works()
+    assert [] != list(temporary.iterdir())
+    return shared
 
 
 def gone(pid: int) -> bool:
@@ -142,20 +159,20 @@ def test_a_daemon_is_ended(bench):
     assert gone(bench.noted())
 
 
-def test_shared_memory_goes_with_the_process(temporary, bench, tmp_path):
+def test_shared_memory_goes_with_the_process(housed, temporary, tmp_path):
     """Of a loader that is killed, neither shared memory nor temporary files are left, nor its workers."""
     with pytest.raises(Hung):
-        bench.does("wait_with_shared_memory", 4)
+        housed.does("wait_with_shared_memory", 4)
 
-    names = tuple(bench.note.read_text().split())
+    names = tuple(housed.note.read_text().split())
     assert [] == [entry.name for entry in SHARED_MEMORY.iterdir() if entry.name.startswith(names)]
     assert gone(int((tmp_path / "workers").read_text()))
     assert [] == list(temporary.iterdir())
 
 
-def test_temporary_files_go_with_the_process(temporary, bench):
+def test_temporary_files_go_with_the_process(housed, temporary):
     """A subject that ends in peace leaves no temporary file either."""
-    bench.subject.close()
+    housed.subject.close()
 
     assert [] == list(temporary.iterdir())
 
