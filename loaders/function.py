@@ -52,13 +52,17 @@ class FunctionAdapter(Adapter):
         self.name = name or getattr(function, "__name__", type(function).__name__)
 
     @cached_property
+    def untried(self) -> Description:
+        """What the function declares."""
+        return Description(**{"name": self.name, **getattr(self.function, "declared", {})})
+
+    @cached_property
     def description(self) -> Description:  # type: ignore[override]  # found when first asked for
         """What the function declares, and the promises that a trial finds if it declares none."""
-        declared = {"name": self.name, **getattr(self.function, "declared", {})}
-        if "promises" in declared:
-            return Description(**declared)
+        if "promises" in getattr(self.function, "declared", {}):
+            return self.untried
         promises, error = _try(self.function)
-        found = Description(**declared, promises=promises)
+        found = replace(self.untried, promises=promises)
         return replace(found, summary=f"{found.summary} (its trial ended with {error!r})") if error else found
 
     def open(self, source: Source, directory: Path, request: Request) -> Loader:
@@ -90,6 +94,11 @@ def adapter(
         return function
 
     return declare
+
+
+def untried(adapter: Adapter) -> Description:
+    """Return what an adapter says of itself, without the trial of a function that may crash or hang."""
+    return adapter.untried if isinstance(adapter, FunctionAdapter) else adapter.description
 
 
 def takes_source_and_request(function: Callable[..., Any]) -> bool:

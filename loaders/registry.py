@@ -192,7 +192,9 @@ def _adapter(found: Any, spec: str, name: str) -> Adapter:
             f" that defines open, an instance of one, or a function such as\n{THREE_LINES}"
         )
         raise LoaderError(msg)
-    if not isinstance(getattr(found, "description", None), Description):
+    if not isinstance(found, FunctionAdapter) and not isinstance(
+        getattr(found, "description", None), Description
+    ):
         msg = f"loader {spec!r}: {_told(found)} needs a class attribute: description = Description(name=...)"
         raise LoaderError(msg)
     return found

@@ -21,6 +21,7 @@ import torch
 
 from loaderproof.loaders import sources
 from loaderproof.loaders.contract import Description, Source
+from loaderproof.loaders.function import untried
 from loaderproof.model.accelerator import accelerator
 from loaderproof.suite import leftovers, recorder
 from loaderproof.suite.answers import Covered, Outcome, Written
@@ -36,9 +37,9 @@ gc.freeze()
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 
-def describe(bench: Workbench) -> Description:
-    """Return what is known of the adapter."""
-    return bench.adapter.description
+def describe(bench: Workbench, *, trial: bool) -> Description:
+    """Return what is known of the adapter; with a trial, what a function promises by what it reads."""
+    return bench.adapter.description if trial else untried(bench.adapter)
 
 
 class NoAccelerator(Exception):

@@ -70,6 +70,14 @@ def _quietly(action: Callable[[], object]) -> None:
         action()
 
 
+def relatives() -> list[psutil.Process]:
+    """Return the other processes of the loader that this one serves, orphans too; else its children."""
+    mark, me = os.environ.get(MARK), psutil.Process()
+    if mark is None:
+        return me.children(recursive=True)
+    return [process for process in psutil.process_iter() if process != me and _mark_of(process) == mark]
+
+
 def _mark_of(process: psutil.Process) -> str | None:
     try:
         return process.environ().get(MARK)

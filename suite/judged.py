@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -88,12 +88,10 @@ class Judged:
         Raises:
             NotKept: the loader gave no answer; reported once.
         """
-        try:
-            return self.session.observe(self.case, self.test, experiment, scenario, times=times, **more)
-        except Unobserved as lost:
-            pytest.skip(f"not observed, for the reason that {lost} gives")
-        except SubjectError as error:
-            self.fail(Place(scenario), str(error))
+        return self._told(
+            Place(scenario),
+            lambda: self.session.observe(self.case, self.test, experiment, scenario, times=times, **more),
+        )
 
     def ask(self, experiment: str, place: Place, *, times: float = 1, **arguments: object) -> Any:
         """Return what comes out of an experiment now, in the process of this loader.
@@ -101,8 +99,16 @@ class Judged:
         Raises:
             NotKept: the loader gave no answer.
         """
+        return self._told(
+            place, lambda: self.session.ask(self.case, self.test, experiment, times=times, **arguments)
+        )
+
+    def _told(self, place: Place, answer: Callable[[], Any]) -> Any:
+        """Return an answer, or report that there is none."""
         try:
-            return self.session.subject(self.case.spec).run(experiment, times=times, **arguments)
+            return answer()
+        except Unobserved as lost:
+            pytest.skip(f"not observed, for the reason that {lost} gives")
         except SubjectError as error:
             self.fail(place, str(error))
 

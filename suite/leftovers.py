@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psutil
 
+from loaderproof.suite import family
+
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's own place for it
 _GRACE_S = 3.0
 _POLL_S = 0.05
@@ -31,11 +33,11 @@ class Holdings:
 
     @classmethod
     def now(cls) -> Holdings:
-        """Look at this process and its children."""
+        """Look at this process and at those that it started, and they."""
         gc.collect()
         me = psutil.Process()
         return cls(
-            {child.pid: _command(child) for child in me.children(recursive=True) if not _is_helper(child)},
+            {one.pid: _command(one) for one in family.relatives() if not _is_helper(one)},
             {thread.ident or 0: thread.name for thread in threading.enumerate()},
             me.num_threads(),
             me.num_fds(),
@@ -103,8 +105,8 @@ def _ownerless(names: frozenset[str]) -> list[str]:
     """Return those entries that no process outside of this family has mapped: the rest are theirs."""
     if not names:
         return []
-    family = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-    elsewhere = "".join(_maps(pid) for pid in psutil.pids() if pid not in family)
+    ours = {os.getpid(), *(one.pid for one in family.relatives())}
+    elsewhere = "".join(_maps(pid) for pid in psutil.pids() if pid not in ours)
     return sorted(name for name in names if f"{_SHARED_MEMORY}/{name}" not in elsewhere)
 
 

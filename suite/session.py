@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from loaderproof.loaders.contract import Description, Deviation, Promise, Reques
 from loaderproof.suite import rules
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.options import Settings
-from loaderproof.suite.subject import InPlace, Raised, Subject, SubjectError
+from loaderproof.suite.subject import Died, Flooded, Hung, InPlace, Raised, Subject, SubjectError
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ def cases_of(spec: str, description: Description, workers: tuple[int, ...]) -> l
 REFERENCE = "resident"
 # Data may have to be downloaded or drawn first.
 PATIENCE = 10
+# A loader that hangs or dies so often would do so in every test, and a run must end some day.
+_ENOUGH = 3
 
 
 class Unobserved(Exception):
@@ -95,6 +98,7 @@ class Session:
     _seen: dict[tuple[str, str, str], Any] = field(default_factory=dict)
     _lost: dict[tuple[str, str, str], str] = field(default_factory=dict)
     problem: str | None = None
+    _ends: dict[str, list[str]] = field(default_factory=dict)
     _accuracies: dict[str, float] = field(default_factory=dict)
     _cases: list[Case] | None = None
 
@@ -141,12 +145,18 @@ class Session:
 
     def _describe(self, spec: str) -> Description:
         """Ask built-in adapters here, which import nothing heavy, and all others in their own process."""
-        if spec in registry.BUILTIN:
-            description = registry.load(spec).description
-        else:
-            description = self.subject(spec).run("experiments:describe")
+        built_in = spec in registry.BUILTIN
+        description = registry.load(spec).description if built_in else self._ask_for_description(spec)
         registry.require(description)
         rules.check(description)
+        return description
+
+    def _ask_for_description(self, spec: str) -> Description:
+        """Ask the adapter; one that dies or hangs when it is tried promises nothing, and its tests will tell."""
+        subject = self.subject(spec)
+        description: Description = subject.run("experiments:describe", trial=False)
+        with contextlib.suppress(Died, Flooded, Hung):
+            description = subject.run("experiments:describe", trial=True)
         return description
 
     def subject(self, spec: str) -> Any:
@@ -212,13 +222,29 @@ class Session:
             raise Unobserved(self._lost[key])
         if key not in self._seen:
             try:
-                self._seen[key] = self.subject(case.spec).run(
-                    experiment, times=times, scenario=scenario, **more
-                )
+                self._seen[key] = self.ask(case, test, experiment, times=times, scenario=scenario, **more)
             except SubjectError:
                 self._lost[key] = test
                 raise
         return self._seen[key]
+
+    def ask(self, case: Case, test: str, experiment: str, *, times: float, **arguments: object) -> Any:
+        """Run an experiment now; see `observe`.
+
+        Raises:
+            SubjectError: it came to nothing.
+            Unobserved: this loader has cost too many processes, so it gets no more.
+        """
+        ends = self._ends.setdefault(case.label, [])
+        if len(ends) >= _ENOUGH:
+            raise Unobserved(", ".join(dict.fromkeys(ends)))
+        try:
+            return self.subject(case.spec).run(experiment, times=times, **arguments)
+        except Raised:
+            raise
+        except SubjectError:
+            ends.append(test)
+            raise
 
     def close(self) -> None:
         """End every process."""

@@ -104,11 +104,13 @@ def measure(
     return figures
 
 
-def _figures(subject: Judged, scenario: Scenario, setup: Setup, first: Timing, run: Blocks[Timing]) -> Figures:
+def _figures(
+    subject: Judged, scenario: Scenario, setup: Setup, first: Timing, run: Blocks[Timing]
+) -> Figures:
     seconds = [one.seconds for one in run.rounds]
     return Figures(
         loader=subject.case.label,
-        data=f"{scenario.data}[:{setup.samples}]",
+        data=f"{setup.samples} samples of {scenario.data}",
         device=setup.device,
         blocks=len(seconds),
         samples=setup.samples,

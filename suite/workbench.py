@@ -18,6 +18,7 @@ from typing import Any
 
 from loaderproof.loaders import registry, sources
 from loaderproof.loaders.contract import Adapter, Loader, Request, Source
+from loaderproof.loaders.function import untried
 from loaderproof.loaders.sources.portion import first
 from loaderproof.loaders.store import cache_root, make_once
 from loaderproof.suite.catalogue import Catalogue
@@ -65,7 +66,7 @@ class Workbench:
     def prepare(self, source: Source) -> Prepared:
         """Return what the adapter has on disk for this source, written now if it was not there."""
         root = Path(self._own.name) if self._own else cache_root() / "prepared"
-        form = self.adapter.description.on_disk
+        form = untried(self.adapter).on_disk
         if form is None:
             return Prepared(root, 0.0)
         place = make_once(root / form / source.fingerprint, lambda target: self._write(source, target))

@@ -1,8 +1,10 @@
 """The plugin, in runs of pytest as a user starts them."""
 
 import json
+import os
 import re
 import shlex
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
@@ -31,10 +33,10 @@ def loaders(*names: str) -> list[str]:
     return [word for name in names for word in ("--loader", f"{FILE}:{name}")]
 
 
-def spied(run) -> dict:
-    """Prepare a run so that its own process is looked at, and return what was seen later."""
+def spied(run) -> Callable[[], dict]:
+    """Prepare a run so that its own process is looked at; return what tells later what was seen."""
     (run.folder / "spy.py").write_text(SPY)
-    run.environment["PYTHONPATH"] = str(run.folder)
+    run.environment["PYTHONPATH"] = os.pathsep.join([str(run.folder), os.environ.get("PYTHONPATH", "")])
     return lambda: json.loads((run.folder / "seen.json").read_text())
 
 

@@ -169,7 +169,7 @@ def test_spawned_workers_find_the_file(folder):
         ("holds.py", "write holds.py:NAME. Loaders in it: Mine, make"),
         ("holds", "write holds:NAME. Loaders in it: Mine, make"),
         ("empty.py", "no adapter and no function of (source, request)"),
-        ("hold.py:make", "hold.py; did you mean 'holds.py'"),
+        ("hold.py:make", "hold.py (did you mean 'holds.py'?)"),
         ("holds.py:NUMBER", "is int 3; a loader is a subclass"),
         ("holds.py:Path", "is the class Path; a loader is"),
         ("holds.py:Half", "is the class Half without open; a loader is"),
