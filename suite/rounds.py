@@ -62,6 +62,9 @@ def start(bench: Workbench, scenario: Scenario, device: str) -> Setup:
     loader = bench.open(source, scenario.request)
     opened = time.perf_counter() - began
     bench.timed = timed = Timed(source, loader, scenario.request, accelerator(device))
+    # What a library brought with it need not be looked through before every round.
+    gc.collect()
+    gc.freeze()
     return Setup(prepared.seconds, opened, len(source), len(timed.ceiling), timed.device.name)
 
 
@@ -91,6 +94,7 @@ def finish(bench: Workbench) -> None:
     if bench.timed:
         close(bench.timed.loader)
     bench.timed = None
+    gc.unfreeze()
 
 
 def _next_epoch(timed: Timed) -> Loader:

@@ -55,7 +55,7 @@ def _draw(columns: Sequence[str], rows: list[list[str]], caption: str, width: in
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
         ends = number in (0, len(columns) - 1)
-        table.add_column(column, justify="left" if ends else "right", overflow="fold", no_wrap=number == 0)
+        table.add_column(column, justify="left" if ends else "right", overflow="fold", no_wrap=number < len(columns) - 1)
     for row in rows:
         table.add_row(*row)
     out = io.StringIO()

@@ -1,16 +1,26 @@
 """What holds for this project's own tests alone, and not for a run of the suite from the same folder."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
 SUITE = Path(__file__).parents[1] / "suite"
+# Writes down what pytest's own process is, and what it has imported in the end.
+SPY = """
+import json, os, pathlib, sys
+
+def pytest_unconfigure():
+    seen = {"pid": os.getpid(), "modules": sorted(sys.modules)}
+    pathlib.Path(__file__).with_name("seen.json").write_text(json.dumps(seen))
+"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,14 +59,16 @@ class SuiteRun:
 
     def start(self, *words: str | Path) -> subprocess.Popen[str]:
         """Start pytest."""
+        (self.folder / "spy.py").write_text(SPY)
         cache, junit = f"cache_dir={self.folder / 'cache'}", f"--junitxml={self._junit}"
         # -P, so that no folder called loaderproof hides the installed package.
-        return self.popen(sys.executable, "-P", "-m", "pytest", "-o", cache, junit, *words)
+        return self.popen(sys.executable, "-P", "-m", "pytest", "-p", "spy", "-o", cache, junit, *words)
 
     def popen(self, *words: str | Path) -> subprocess.Popen[str]:
         """Start any program, which finds pytest on its path and breaks no line."""
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        given = {**os.environ, "PATH": path, "COLUMNS": "400", **self.environment}
+        ahead = {"PATH": Path(sys.executable).parent, "PYTHONPATH": self.folder}
+        paths = {name: f"{path}{os.pathsep}{os.environ.get(name, '')}" for name, path in ahead.items()}
+        given = {**os.environ, **paths, "COLUMNS": "400", **self.environment}
         given.pop("PYTEST_ADDOPTS", None)
         return subprocess.Popen(
             words, cwd=self.folder, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -71,6 +83,18 @@ class SuiteRun:
         """Return what became of the tests of the last run, in their order."""
         tree = ET.parse(self._junit)  # noqa: S314 - our own file
         return [_outcome(case) for case in tree.iter("testcase")]
+
+    def modules(self) -> set[str]:
+        """Return what pytest's own process had imported at the end of the last run."""
+        return set(self._seen["modules"])
+
+    def pid(self) -> int:
+        """Return the number of pytest's own process in the last run."""
+        return int(self._seen["pid"])
+
+    @property
+    def _seen(self) -> dict[str, Any]:
+        return json.loads((self.folder / "seen.json").read_text())
 
     @property
     def _junit(self) -> Path:

@@ -1,10 +1,7 @@
 """The plugin, in runs of pytest as a user starts them."""
 
-import json
-import os
 import re
 import shlex
-from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
@@ -15,14 +12,6 @@ FILE = FOLDER / "judged.py"
 # Small, so that nothing takes time; as large as the article's network needs.
 DATA = ("--loader-data", "probe:64:28x26x1:10", "--loader-samples", "64")
 HEAVY = {"torch", "tensorflow"}
-# Writes down what pytest's own process is and has imported at the end.
-SPY = """
-import json, os, pathlib, sys
-
-def pytest_unconfigure():
-    seen = {"pid": os.getpid(), "modules": sorted(sys.modules)}
-    pathlib.Path(__file__).with_name("seen.json").write_text(json.dumps(seen))
-"""
 # For one loader everything but real training; for all a rule that anything keeps, some about len()
 # and the rest of an epoch, and two that share an observation.
 SOME = "right and not learns or test_shapes or test_len or test_drop_last or own_order or another_order"
@@ -31,13 +20,6 @@ SOME = "right and not learns or test_shapes or test_len or test_drop_last or own
 def loaders(*names: str) -> list[str]:
     """Return the options for loaders of the file."""
     return [word for name in names for word in ("--loader", f"{FILE}:{name}")]
-
-
-def spied(run) -> Callable[[], dict]:
-    """Prepare a run so that its own process is looked at; return what tells later what was seen."""
-    (run.folder / "spy.py").write_text(SPY)
-    run.environment["PYTHONPATH"] = os.pathsep.join([str(run.folder), os.environ.get("PYTHONPATH", "")])
-    return lambda: json.loads((run.folder / "seen.json").read_text())
 
 
 def label(name: str) -> str:
@@ -57,9 +39,8 @@ def is_timed(name: str) -> bool:
 def judged(tmp_path_factory, suite_run_in):
     """A run with right, modest, deviating, stale and crashing loaders."""
     run = suite_run_in(tmp_path_factory.mktemp("judged"))
-    run.seen = spied(run)
     chosen = loaders("right", "modest", "deviating", "stale", "crashing")
-    run.done = run.judge("-p", "spy", *DATA, *chosen, "-k", SOME)
+    run.done = run.judge(*DATA, *chosen, "-k", SOME)
     return run
 
 
@@ -71,7 +52,7 @@ def results(judged):
 
 def test_a_run_imports_neither_torch_nor_tensorflow(judged):
     """The process of pytest judges loaders without importing what they are made of."""
-    assert set() == HEAVY & set(judged.seen()["modules"])
+    assert set() == HEAVY & judged.modules()
 
 
 def test_loaders_take_turns(results):
@@ -218,9 +199,7 @@ def test_a_broken_file_shows_its_traceback(suite_run):
 
 def test_collecting_imports_nothing_heavy(suite_run):
     """To list the tests, neither torch nor tensorflow is imported, and every loader comes in its order."""
-    seen = spied(suite_run)
-
-    done = suite_run.judge("-p", "spy", "--collect-only", "-q")
+    done = suite_run.judge("--collect-only", "-q")
     names = re.findall(r"::(.*)$", done.stdout, re.MULTILINE)
     phases = [
         phase
@@ -232,7 +211,7 @@ def test_collecting_imports_nothing_heavy(suite_run):
         )
     ]
 
-    assert set() == HEAVY & set(seen()["modules"])
+    assert set() == HEAVY & suite_run.modules()
     assert len(set(phases)) == len(phases)
     assert ("resident", False) in phases
     assert ("article",) == phases[-1]
@@ -242,7 +221,6 @@ def test_collecting_imports_nothing_heavy(suite_run):
 
 def test_a_run_without_the_suite_is_unchanged(suite_run):
     """Where nothing is judged, the plugin changes no output and imports nothing but parts of itself."""
-    seen = spied(suite_run)
     (suite_run.folder / "test_own.py").write_text(
         "import pytest\n\n"
         "@pytest.mark.parametrize('case', [1, 2])\ndef test_own(case):\n    assert case\n\n"
@@ -251,9 +229,9 @@ def test_a_run_without_the_suite_is_unchanged(suite_run):
 
     texts, modules = [], []
     for words in (["-p", "no:loaderproof"], []):
-        done = suite_run.pytest("-p", "spy", "-q", "--benchmark-disable", *words)
+        done = suite_run.pytest("-q", "--benchmark-disable", *words)
         texts.append(re.sub(r"\d+\.\d+s|0x[0-9a-f]+", "", done.stdout))
-        modules.append(set(seen()["modules"]))
+        modules.append(suite_run.modules())
 
     assert texts[0] == texts[1]
     ours = modules[1] - modules[0]
@@ -281,18 +259,28 @@ def test_stopping_and_resuming(suite_run):
     ]
 
 
+def test_a_loader_that_always_dies_ends_some_day(suite_run):
+    """Who dies wherever it is opened fails three tests, and is then spared the others, which say why."""
+    done = suite_run.judge(*DATA, *loaders("dying"), "-k", "not learns")
+
+    outcomes = suite_run.outcomes()
+    failed = [one for one in outcomes if one.what == "failed"]
+    spared = [one for one in outcomes if "not observed, for the reason that test_" in one.text]
+    assert 1 == done.returncode
+    assert [True] * 3 == ["ended with exit code 4" in one.text for one in failed]
+    assert {"skipped"} == {one.what for one in outcomes if one not in failed}
+    assert outcomes[-1] in spared
+
+
 def test_in_place(suite_run):
     """`--loader-isolation none` opens the loader in pytest's own process."""
-    seen = spied(suite_run)
     note = suite_run.environment["NOTE"] = str(suite_run.folder / "note")
 
-    done = suite_run.judge(
-        "-p", "spy", "--loader-isolation", "none", *DATA, *loaders("right"), "-k", "test_shapes"
-    )
+    done = suite_run.judge("--loader-isolation", "none", *DATA, *loaders("right"), "-k", "test_shapes")
 
     assert 0 == done.returncode
-    assert str(seen()["pid"]) == Path(note).read_text()
-    assert {"torch"} == HEAVY & set(seen()["modules"])
+    assert str(suite_run.pid()) == Path(note).read_text()
+    assert {"torch"} == HEAVY & suite_run.modules()
 
 
 def test_odd_and_double_names(suite_run):

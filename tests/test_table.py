@@ -8,7 +8,7 @@ from loaderproof.suite.statistics import Ratio
 
 FIGURES = {
     "device": "emulated 2 ms step",
-    "data": "glyphs[:100]",
+    "data": "100 samples of glyphs",
     "blocks": 6,
     "samples_per_s": 12345.6,
     "to_ceiling": {"value": 0.9, "low": 0.89, "high": 0.91},
@@ -18,7 +18,7 @@ FIGURES = {
 }
 ARTICLE = {
     "device": "cpu",
-    "data": "glyphs[:128]",
+    "data": "128 samples of glyphs",
     "blocks": 3,
     "row": "mixture-as-published",
     "published_s": 38.35,
@@ -67,7 +67,7 @@ def test_every_figure_has_its_cell():
         "3 epochs",
         "1",
     ] == cells(line)
-    assert "training on emulated 2 ms step, glyphs[:100], 6 blocks, 95 % intervals" == caption
+    assert "training on emulated 2 ms step, 100 samples of glyphs, 6 blocks, 95 % intervals" == caption
 
 
 def test_what_was_not_measured_is_a_dash():
@@ -140,7 +140,7 @@ def test_a_row_of_the_article():
         "250.0 ms",
     ]
     assert [*expected, "unequal: 1280 of 1280 trained, 616 of 640 tested"] == cells(line)
-    assert "10 epochs on cpu, glyphs[:128], 3 blocks, 95 % intervals" == caption
+    assert "10 epochs on cpu, 128 samples of glyphs, 3 blocks, 95 % intervals" == caption
 
 
 def test_an_article_without_a_plain_row():

@@ -96,6 +96,11 @@ def crashing(source: Source, request: Request) -> Loader:
     return Right(source, request)
 
 
+def dying(source: Source, request: Request) -> Loader:
+    """End the process of whoever opens it, and say nothing of itself."""
+    os._exit(4)
+
+
 @adapter(name="my [own] loader", promises=NO_WORKERS)
 def oddly_named(source: Source, request: Request) -> Loader:
     """Have no length, and a name that is no word."""
