@@ -94,6 +94,11 @@ def run_pass(batches: Batches, accelerator: Accelerator, step: Step, laps: list[
     )
 
 
+def fitting(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a batch as the network takes it: uint8 images as float32 in [0, 1], labels as int64."""
+    return images / 255 if images.dtype == torch.uint8 else images, labels.long()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """How well a network does on a loader.
@@ -139,6 +144,7 @@ def evaluate(
 
     @torch.no_grad()
     def step(images: Tensor, labels: Tensor) -> Tensor:
+        images, labels = fitting(images, labels)
         log_probabilities = model(images)
         loss = functional.nll_loss(log_probabilities, labels, reduction="sum")
         summed.add_(loss)
@@ -195,12 +201,13 @@ class Trainer:
         """Learn from one batch.
 
         Args:
-            images: float32, (N, C, H, W).
-            labels: int64, (N,).
+            images: float32 in [0, 1] or uint8, (N, C, H, W).
+            labels: integers, (N,).
 
         Returns:
             The mean loss of the batch before the update, without history, shape ().
         """
+        images, labels = fitting(images, labels)
         self.optimizer.zero_grad()
         loss = functional.nll_loss(self.model(images), labels)
         loss.backward()  # type: ignore[no-untyped-call]

@@ -18,10 +18,12 @@ from loaderproof.suite.workbench import Workbench, close, start_epoch
 
 def run(bench: Workbench, training: Scenario, testing: Scenario, device: str) -> Run:
     """Build both loaders, then train and test on them for all epochs."""
-    for scenario in (training, testing):
-        bench.prepare(bench.source(scenario))
+    asked = (training, testing)
+    sources = [bench.fresh_source(scenario) for scenario in asked]
+    for source in sources:
+        bench.prepare(source)
     began = time.perf_counter()
-    loaders = [bench.open(bench.source(scenario), scenario.request) for scenario in (training, testing)]
+    loaders = [bench.open(source, scenario.request) for source, scenario in zip(sources, asked, strict=True)]
     build_s = time.perf_counter() - began
     try:
         return replace(_run(bench.source(training), training, loaders, accelerator(device)), build_s=build_s)

@@ -73,7 +73,7 @@ class Figures:
         seconds: median of our runs.
         build_s: median seconds that it took to open both loaders.
         to_ceiling: speed as a share of the ceiling's, with its interval.
-        trained, tested: samples that came in each epoch.
+        trained, tested: samples that came in each epoch of all runs.
         owed: samples for training and testing that an epoch owes.
         accuracy: after the last epoch; None if nothing was computed.
     """
@@ -140,8 +140,8 @@ def _figures(subject: Judged, training: Scenario, run: Blocks[Run]) -> Figures:
         seconds=median(one.seconds for one in run.rounds),
         build_s=median(one.build_s for one in run.rounds),
         to_ceiling=paired_ratio([one.seconds for one in run.ceilings], [one.seconds for one in run.rounds]),
-        trained=run.rounds[0].trained,
-        tested=run.rounds[0].tested,
+        trained=[count for one in run.rounds for count in one.trained],
+        tested=[count for one in run.rounds for count in one.tested],
         owed=(owed.trained[0], owed.tested[0]),
         accuracy=run.rounds[0].accuracy,
     )

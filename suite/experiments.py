@@ -23,6 +23,7 @@ from loaderproof.loaders import sources
 from loaderproof.loaders.contract import Description, Source
 from loaderproof.loaders.function import untried
 from loaderproof.model.accelerator import accelerator
+from loaderproof.model.cnn import ConvNet
 from loaderproof.suite import leftovers, recorder
 from loaderproof.suite.answers import Covered, Outcome, Written
 from loaderproof.suite.catalogue import Catalogue, Difference
@@ -60,6 +61,10 @@ def check_data(bench: Workbench, data: str, device: str) -> None:
         raise NoAccelerator(error) from None
     for source in sources.load(data).values():
         source.arrays()
+        try:
+            ConvNet(source.image_shape, source.num_classes)
+        except ValueError as error:
+            raise sources.SourceError(error) from None
 
 
 def watch(bench: Workbench, scenario: Scenario) -> Observation:
@@ -267,8 +272,10 @@ def _keep(batches: Iterator[Pair]) -> tuple[list[Pair], str | None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.set_warn_always(True)
-        kept = list(batches)
-        torch.set_warn_always(False)
+        try:
+            kept = list(batches)
+        finally:
+            torch.set_warn_always(False)
     read_only = (str(one.message).split(". ")[0] for one in caught if "not writable" in str(one.message))
     return kept, next(read_only, None)
 

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from loaderproof.suite import article_rows, options
+from loaderproof.suite import article_rows, options, turns
 from loaderproof.suite.judged import Judged, NotKept, repeat_command
 from loaderproof.suite.session import Case, Session
 
@@ -63,7 +63,8 @@ def subject(request: pytest.FixtureRequest, case: Case) -> Judged:
     item = request.node
     needed = tuple(promise for mark in item.iter_markers("promises") for promise in mark.args)
     test = item.originalname
-    item.user_properties.append(("article" if item.get_closest_marker("article") else "loader", case.label))
+    kind = "article" if item.get_closest_marker("article") else "loader"
+    item.user_properties += [(kind, case.label), ("phase", turns.phase_of(item))]
     lacking = case.lacks(needed)
     if lacking:
         pytest.skip(f"{case.description.name} does not promise {', '.join(lacking)}")

@@ -103,6 +103,15 @@ class Judged:
             place, lambda: self.session.ask(self.case, self.test, experiment, times=times, **arguments)
         )
 
+    def reference_accuracy(self, training: Scenario, testing: Scenario) -> float:
+        """Return the accuracy that the resident loader reaches.
+
+        Raises:
+            NotKept: it gave no answer.
+        """
+        accuracy = self._told(Place(training), lambda: self.session.reference_accuracy(training, testing))
+        return float(accuracy)
+
     def _told(self, place: Place, answer: Callable[[], Any]) -> Any:
         """Return an answer, or report that there is none."""
         try:

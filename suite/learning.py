@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
+from loaderproof.loaders.contract import Loader
 from loaderproof.model.accelerator import accelerator
-from loaderproof.model.training import Trainer, run_pass
+from loaderproof.model.training import Batches, Trainer
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.rounds import learning
-from loaderproof.suite.workbench import Workbench, start_epoch
+from loaderproof.suite.workbench import Workbench, ending, start_epoch
 
 
 def accuracy(bench: Workbench, scenario: Scenario, testing: Scenario) -> float:
@@ -16,14 +19,27 @@ def accuracy(bench: Workbench, scenario: Scenario, testing: Scenario) -> float:
 
     Computed on CUDA where there is such a device, else on one core of the CPU; never emulated.
     """
-    # A second thread gains little on batches of this size, and waits long where others use the cores, too.
-    torch.set_num_threads(1)
     device = accelerator("cuda" if torch.cuda.is_available() else "cpu")
     source = bench.source(scenario)
     trainer = Trainer(source.image_shape, source.num_classes, device, seed=scenario.request.seed)
-    with bench.opened(scenario) as loader:
-        start_epoch(loader, 0)
-        run_pass(loader, device, learning(trainer))
-    with bench.opened(testing) as loader:
-        start_epoch(loader, 0)
-        return trainer.evaluate(loader).accuracy or 0.0
+    with _one_thread():
+        with bench.opened(scenario) as loader:
+            trainer.train_epoch(_epoch(bench, loader, scenario))
+        with bench.opened(testing) as loader:
+            return trainer.evaluate(_epoch(bench, loader, testing)).accuracy or 0.0
+
+
+def _epoch(bench: Workbench, loader: Loader, scenario: Scenario) -> Batches:
+    start_epoch(loader, 0)
+    return ending(loader, -(-len(bench.source(scenario)) // scenario.request.batch_size))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """A second thread gains little on batches of this size, and waits long where others use the cores, too."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

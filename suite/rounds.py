@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from loaderproof.loaders.contract import Loader, Request, Source
-from loaderproof.model.accelerator import Accelerator, Step, accelerator
+from loaderproof.model.accelerator import Accelerator, accelerator
 from loaderproof.model.training import Batches, Trainer, run_pass
 from loaderproof.suite.answers import Setup
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.timeline import Timing, timing
-from loaderproof.suite.workbench import Workbench, close, start_epoch
+from loaderproof.suite.workbench import Workbench, close, ending, start_epoch
 
 # Distinct batches of the ceiling; more would only measure how much memory there is.
 _CEILING_BATCHES = 16
@@ -56,7 +56,7 @@ class Ceiling:
 def start(bench: Workbench, scenario: Scenario, device: str) -> Setup:
     """Open the loader of a scenario for the rounds that follow."""
     finish(bench)
-    source = bench.source(scenario)
+    source = bench.fresh_source(scenario)
     prepared = bench.prepare(source)
     began = time.perf_counter()
     loader = bench.open(source, scenario.request)
@@ -97,13 +97,13 @@ def finish(bench: Workbench) -> None:
     gc.unfreeze()
 
 
-def _next_epoch(timed: Timed) -> Loader:
+def _next_epoch(timed: Timed) -> Batches:
     start_epoch(timed.loader, timed.epoch)
     timed.epoch += 1
-    return timed.loader
+    return ending(timed.loader, len(timed.ceiling))
 
 
-def _alone(loader: Loader) -> Timing:
+def _alone(loader: Batches) -> Timing:
     laps: list[int] = []
     samples, stamp = 0, time.perf_counter_ns
     began = asked = stamp()
@@ -117,17 +117,8 @@ def _alone(loader: Loader) -> Timing:
 
 
 def _train(timed: Timed, batches: Batches) -> Timing:
-    made = run_pass(batches, timed.device, learning(timed.trainer))
+    made = run_pass(batches, timed.device, timed.trainer.step)
     return timing(made.laps, made.started_ns, made.exhausted_ns, made.ended_ns, made.samples)
-
-
-def learning(trainer: Trainer) -> Step:
-    """Return the training step, which also takes the uint8 images and int32 labels that a loader may declare."""
-
-    def step(images: Tensor, labels: Tensor) -> Tensor:
-        return trainer.step(images / 255 if images.dtype == torch.uint8 else images, labels.long())
-
-    return step
 
 
 def _batch(source: Source, start: int, size: int, device: Accelerator) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from loaderproof.suite.options import Settings
 from loaderproof.suite.subject import Died, Flooded, Hung, InPlace, Raised, Subject, SubjectError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Case:
     """One loader in one variant, with one number of workers.
 
@@ -33,6 +33,10 @@ class Case:
     description: Description
     variant: str = ""
     workers: int = 0
+
+    def __repr__(self) -> str:
+        """Name the case; files of figures hold this."""
+        return self.label
 
     @property
     def setup(self) -> Variant:
@@ -134,14 +138,14 @@ class Session:
         """Return the built-in loaders that are left out, each with the modules that it lacks."""
         if self.settings.loaders:
             return {}
-        lacking = {name: registry.missing(registry.load(name).description) for name in registry.names()}
+        lacking = {name: registry.missing(registry.load(name).description) for name in registry.BUILTIN}
         return {name: modules for name, modules in lacking.items() if modules}
 
     def _specs(self) -> list[str]:
         if self.settings.loaders:
             return list(dict.fromkeys(self.settings.loaders))
         left_out = self.missing()
-        return [name for name in registry.names() if name not in left_out]
+        return [name for name in registry.BUILTIN if name not in left_out]
 
     def _describe(self, spec: str) -> Description:
         """Ask built-in adapters here, which import nothing heavy, and all others in their own process."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loaderproof.suite import article_rows
+from loaderproof.suite import article_rows, turns
 from loaderproof.suite.statistics import Ratio
 
 PLAIN = "torch_dataloader"
@@ -72,7 +72,7 @@ def _add(row: Standing, report: pytest.TestReport, properties: dict[str, Any]) -
         row.training = properties["loader_train"]
     if report.when == "call" and "loader_load" in properties:
         row.loading = properties["loader_load"]
-    if "/conformance/" not in report.nodeid.replace("\\", "/"):
+    if properties["phase"] != turns.CONFORMANCE:
         return
     test = report.nodeid.rpartition("::")[2]
     if hasattr(report, "wasxfail") and report.skipped:

@@ -115,7 +115,7 @@ def _figures(
         blocks=len(seconds),
         samples=setup.samples,
         batches=setup.batches,
-        delivered=[one.samples for one in run.rounds],
+        delivered=[one.samples for one in [first, *run.rounds]],
         equal_work=all(
             (one.samples, one.batches) == (setup.samples, setup.batches) for one in [first, *run.rounds]
         ),

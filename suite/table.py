@@ -10,6 +10,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
+from loaderproof.suite import article_rows
 from loaderproof.suite.standing import ArticleRow, Standing
 from loaderproof.suite.statistics import Ratio
 
@@ -47,15 +48,16 @@ def loaders(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
 
 def article(rows: Sequence[ArticleRow], width: int, *, colour: bool) -> str:
     """Return the table of the article's experiment."""
-    caption = next((f"{len(row.figures['trained'])} epochs {_caption(row.figures)}" for row in rows), "")
+    caption = next((f"{article_rows.EPOCHS} epochs {_caption(row.figures)}" for row in rows), "")
     return _draw(_ARTICLE, [_article(row) for row in rows], caption, width, colour=colour)
 
 
 def _draw(columns: Sequence[str], rows: list[list[str]], caption: str, width: int, *, colour: bool) -> str:
     table = Table(box=None, pad_edge=False, header_style="bold")
+    last = len(columns) - 1
     for number, column in enumerate(columns):
-        ends = number in (0, len(columns) - 1)
-        table.add_column(column, justify="left" if ends else "right", overflow="fold", no_wrap=number < len(columns) - 1)
+        justify: Literal["left", "right"] = "left" if number in (0, last) else "right"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=number < last)
     for row in rows:
         table.add_row(*row)
     out = io.StringIO()

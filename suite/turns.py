@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from loaderproof.suite.session import Case
 
 
+CONFORMANCE = "conformance"
+
+
 def case_of(item: pytest.Item) -> Case | None:
     """Return the loader that an item judges, or None if it is no test of the suite."""
     callspec = getattr(item, "callspec", None)
@@ -22,7 +25,7 @@ def phase_of(item: pytest.Item) -> str:
     """Return the part of the suite that an item belongs to."""
     if item.get_closest_marker("article"):
         return "the article's experiment"
-    return "speed" if _is_timed(item) else "conformance"
+    return "speed" if _is_timed(item) else CONFORMANCE
 
 
 def without_case(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -108,6 +108,28 @@ def _source(data: str, split: str, count: int | None) -> Source:
     return source if count is None or count >= len(source) else first(source, count)
 
 
+class Endless(RuntimeError):
+    """An epoch goes on and on."""
+
+
+def ending(loader: Loader, batches: int) -> Iterator[Any]:
+    """Yield the batches of an epoch.
+
+    Args:
+        loader: what to iterate.
+        batches: how many an epoch owes.
+
+    Raises:
+        Endless: more than twice as many came.
+    """
+    limit = 2 * batches + 4
+    for number, batch in enumerate(loader):
+        if number == limit:
+            msg = f"an epoch of {batches} batches did not end after {limit}"
+            raise Endless(msg)
+        yield batch
+
+
 def start_epoch(loader: Loader, epoch: int) -> None:
     """Tell a loader which epoch comes, if it wants to know."""
     hook = getattr(loader, "set_epoch", None)

@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 SUITE = Path(__file__).parents[1] / "suite"
+JUDGED = Path(__file__).parent / "loaders_for_tests" / "judged.py"
 # Writes down what pytest's own process is, and what it has imported in the end.
 SPY = """
 import json, os, pathlib, sys
@@ -52,6 +53,10 @@ class SuiteRun:
     def judge(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
         """Run the suite to its end."""
         return self.pytest(SUITE, *words)
+
+    def loaders(self, *names: str) -> list[str]:
+        """Return the options for loaders of the file that is there to be judged."""
+        return [word for name in names for word in ("--loader", f"{JUDGED}:{name}")]
 
     def pytest(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
         """Run pytest to its end; stderr comes in stdout."""

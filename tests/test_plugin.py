@@ -17,11 +17,6 @@ HEAVY = {"torch", "tensorflow"}
 SOME = "right and not learns or test_shapes or test_len or test_drop_last or own_order or another_order"
 
 
-def loaders(*names: str) -> list[str]:
-    """Return the options for loaders of the file."""
-    return [word for name in names for word in ("--loader", f"{FILE}:{name}")]
-
-
 def label(name: str) -> str:
     """Return the loader's part of the name of a test."""
     return re.search(r"\[(.*?)(-train|-test|-\w+Error)?\]$", name)[1]
@@ -39,7 +34,7 @@ def is_timed(name: str) -> bool:
 def judged(tmp_path_factory, suite_run_in):
     """A run with right, modest, deviating, stale and crashing loaders."""
     run = suite_run_in(tmp_path_factory.mktemp("judged"))
-    chosen = loaders("right", "modest", "deviating", "stale", "crashing")
+    chosen = run.loaders("right", "modest", "deviating", "stale", "crashing")
     run.done = run.judge(*DATA, *chosen, "-k", SOME)
     return run
 
@@ -149,51 +144,6 @@ def test_a_failure_repeats(judged, results):
     assert said in again.stdout
 
 
-# Runs that stop before they begin.
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--loader-workers", "two"], "--loader-workers 'two': give whole numbers"),
-        (["--loader-timeout", "0"], "--loader-timeout '0': give a number above 0"),
-        (["--loader-samples", "0.5"], "--loader-samples '0.5': give a whole number above 0, or all"),
-        (["--loader-isolation", "some"], "invalid choice: 'some' (choose from"),
-        (
-            ["--loader-data", "glyph", *loaders("right")],
-            "no kind of data called 'glyph'; did you mean glyphs?",
-        ),
-        (["--loader-device", "emulated:fast", *loaders("right")], "'fast' is no step time"),
-        (["--loader", "residnet", *loaders("right")], "no loader 'residnet' (did you mean 'resident'?)"),
-        (loaders("rihgt"), "no 'rihgt' in"),
-        (loaders("needy"), "loader 'judged:needy' needs no_such_library: pip install no_such_library"),
-        (loaders("misspelt"), "'test_len_counts_batch', which is no conformance test; there is test_len_c"),
-        (loaders("of_no_variant"), "a deviation for the variants ['short']; there are ['']"),
-    ],
-)
-def test_what_cannot_be_judged_is_refused(suite_run, words, said):
-    """Bad options, data, devices and loaders end the run with one message, before any loader opens."""
-    note = suite_run.environment["NOTE"] = str(suite_run.folder / "note")
-
-    done = suite_run.judge("-q", *words)
-
-    assert 4 == done.returncode, done.stdout
-    assert said in done.stdout
-    assert 1 == len(re.findall(r"^ERROR: ", done.stdout, re.MULTILINE)), done.stdout
-    assert not Path(note).exists()
-
-
-def test_a_broken_file_shows_its_traceback(suite_run):
-    """A file that cannot be imported ends the run with its own traceback, once."""
-    (suite_run.folder / "mine.py").write_text("import torch\n\nmake = torch.no_such_thing\n")
-
-    done = suite_run.judge("-q", "--loader", "mine.py:make")
-
-    assert 4 == done.returncode
-    assert re.search(r'mine.py", line 3, in <module>\n +make = torch.no_such_thing', done.stdout)
-    assert 1 == done.stdout.count("Traceback")
-
-
 # Runs that are used in other ways.
 
 
@@ -242,7 +192,7 @@ def test_a_run_without_the_suite_is_unchanged(suite_run):
 
 def test_stopping_and_resuming(suite_run):
     """`-x` stops at the first failure, and `--lf` begins there again."""
-    chosen = [*DATA, *loaders("crashing"), "-k", SOME]
+    chosen = [*DATA, *suite_run.loaders("crashing"), "-k", SOME]
 
     first = suite_run.judge("-x", *chosen)
     stopped = suite_run.outcomes()
@@ -261,7 +211,7 @@ def test_stopping_and_resuming(suite_run):
 
 def test_a_loader_that_always_dies_ends_some_day(suite_run):
     """Who dies wherever it is opened fails three tests, and is then spared the others, which say why."""
-    done = suite_run.judge(*DATA, *loaders("dying"), "-k", "not learns")
+    done = suite_run.judge(*DATA, *suite_run.loaders("dying"), "-k", "not learns")
 
     outcomes = suite_run.outcomes()
     failed = [one for one in outcomes if one.what == "failed"]
@@ -276,11 +226,23 @@ def test_in_place(suite_run):
     """`--loader-isolation none` opens the loader in pytest's own process."""
     note = suite_run.environment["NOTE"] = str(suite_run.folder / "note")
 
-    done = suite_run.judge("--loader-isolation", "none", *DATA, *loaders("right"), "-k", "test_shapes")
+    done = suite_run.judge(
+        "--loader-isolation", "none", *DATA, *suite_run.loaders("right"), "-k", "test_shapes"
+    )
 
     assert 0 == done.returncode
     assert str(suite_run.pid()) == Path(note).read_text()
     assert {"torch"} == HEAVY & suite_run.modules()
+
+
+def test_as_an_installed_package(suite_run):
+    """By its name the suite is found from any folder, and what a loader keeps is counted just as well."""
+    done = suite_run.pytest(
+        "--pyargs", "loaderproof.suite", *DATA, *suite_run.loaders("right"), "-k", "test_shapes"
+    )
+
+    assert 0 == done.returncode
+    assert re.search(r"^judged:right +1/1 ", done.stdout, re.MULTILINE)
 
 
 def test_odd_and_double_names(suite_run):

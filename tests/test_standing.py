@@ -12,15 +12,15 @@ RANDOM_ORDER = "test_another_seed_gives_another_order"
 
 def report(label: str, test: str = "test_shapes", what: str = "passed", **more) -> pytest.TestReport:
     """Return the report of a test as pytest makes it, with the suite's properties."""
-    room = "benchmarks" if test in {"test_training", "test_loading", "test_article"} else "conformance"
+    phase = "speed" if test in {"test_training", "test_loading", "test_article"} else "conformance"
     made = pytest.TestReport(
-        nodeid=f"suite/{room}/test_it.py::{test}[{label}]",
+        nodeid=f"test_it.py::{test}[{label}]",
         location=("", None, ""),
         keywords={},
         outcome="skipped" if what == "xfailed" else what,
         longrepr=more.pop("text", None),
         when=more.pop("when", "call"),
-        user_properties=[("loader", label), *more.items()],
+        user_properties=[("loader", label), ("phase", phase), *more.items()],
     )
     if what == "xfailed":
         made.wasxfail = "reason: known"

@@ -3,15 +3,15 @@
 import json
 import re
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
 from loaderproof.suite import stopwatch
 
-FILE = Path(__file__).parent / "loaders_for_tests" / "judged.py"
-DATA = ("--loader-data", "probe:64:28x26x1:10", "--loader-samples", "64")
-RIGHT = (*DATA, "--loader", f"{FILE}:right")
+DATA = (
+    *("--loader-data", "probe:64:28x26x1:10", "--loader-samples", "64"),
+    *("--loader-device", "emulated:2ms"),
+)
 
 
 def saved(run) -> list[dict]:
@@ -29,13 +29,14 @@ def table(text: str) -> dict[str, list[str]]:
 
 def test_saving_and_comparing(suite_run):
     """What one run saved, later ones compare with: a loader that became slower fails, within bounds it passes."""
-    timed = ("-k", "test_loading", *RIGHT, "--benchmark-compare")
+    timed = ("-k", "test_loading", *DATA, *suite_run.loaders("right"))
+    compared = (*timed, "--benchmark-compare")
 
-    first = suite_run.judge("-k", "test_loading", *RIGHT, "--benchmark-autosave")
+    first = suite_run.judge(*timed, "--benchmark-autosave")
     (benchmark,) = saved(suite_run)
-    within = suite_run.judge(*timed, "--benchmark-compare-fail=median:100000%")
+    within = suite_run.judge(*compared, "--benchmark-compare-fail=median:100000%")
     suite_run.environment["PAUSE_S"] = "0.2"
-    slower = suite_run.judge(*timed, "--benchmark-compare-fail=median:10%")
+    slower = suite_run.judge(*compared, "--benchmark-compare-fail=median:10%")
 
     assert [0, 0, 1] == [first.returncode, within.returncode, slower.returncode]
     assert "Performance has regressed" in slower.stdout
@@ -65,7 +66,9 @@ def assert_figures_agree(benchmark: dict) -> None:
 
 def test_only_benchmarks(suite_run):
     """With `--benchmark-only` a loader is timed, and has no rank as nobody knows whether it is right."""
-    done = suite_run.judge("-k", "test_shapes or test_training", *RIGHT, "--benchmark-only")
+    done = suite_run.judge(
+        "-k", "test_shapes or test_training", *DATA, *suite_run.loaders("right"), "--benchmark-only"
+    )
 
     kept, samples_per_s, *_, rank = table(done.stdout)["judged:right"]
     assert 0 == done.returncode
@@ -75,7 +78,9 @@ def test_only_benchmarks(suite_run):
 
 def test_no_benchmarks(suite_run):
     """With `--benchmark-skip` a loader is judged, and not timed."""
-    done = suite_run.judge("-k", "test_shapes or test_training", *RIGHT, "--benchmark-skip")
+    done = suite_run.judge(
+        "-k", "test_shapes or test_training", *DATA, *suite_run.loaders("right"), "--benchmark-skip"
+    )
 
     assert 0 == done.returncode
     assert ["1/1", *["-"] * 6, "- not timed"] == table(done.stdout)["judged:right"]
@@ -83,7 +88,9 @@ def test_no_benchmarks(suite_run):
 
 def test_disabled_benchmarks(suite_run):
     """With `--benchmark-disable` each benchmark is run once, and its figures say so with their intervals."""
-    done = suite_run.judge("-k", "test_shapes or test_training", *RIGHT, "--benchmark-disable")
+    done = suite_run.judge(
+        "-k", "test_shapes or test_training", *DATA, *suite_run.loaders("right"), "--benchmark-disable"
+    )
 
     kept, samples_per_s, *_, rank = table(done.stdout)["judged:right"]
     assert 0 == done.returncode
