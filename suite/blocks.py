@@ -1,4 +1,4 @@
-"""Blocks: a loader and the ceiling measured side by side, in random order, as often first as last."""
+"""Blocks: a loader and the ceiling measured side by side, in random order, balanced over the blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Measured = TypeVar("Measured")
 
 
 def ceiling_first(blocks: int, seed: int) -> list[bool]:
-    """Return for each block whether the ceiling goes first: in half of them, at random."""
+    """Return for each block whether the ceiling goes first: in half of them, rounded up, at random."""
     order = [number % 2 == 0 for number in range(blocks)]
     random.Random(seed).shuffle(order)  # noqa: S311 - nobody has to be kept from guessing it
     return order

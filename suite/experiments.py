@@ -154,7 +154,7 @@ def _random_states() -> dict[str, object]:
     _, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - the generator that loaders must not move
     return {
         "random": random.getstate(),
-        "numpy.random": (bytes(keys), *rest),
+        "numpy.random": (np.asarray(keys).tobytes(), *rest),
         "torch": torch.random.get_rng_state().numpy().tobytes(),
     }
 
@@ -232,8 +232,9 @@ def coverage(bench: Workbench, scenario: Scenario) -> Covered:
     catalogue = bench.catalogue(scenario)
     with bench.opened(scenario) as loader:
         start_epoch(loader, 0)
-        batches = _limited(loader, len(catalogue.hashes))
-        return Covered(recorder.covered(batches, catalogue.fingerprint), catalogue.coverage)
+        # A sample too many shows already that it is too many; an endless epoch must not go on for ever.
+        limit = 2 * len(catalogue.hashes)
+        return Covered(recorder.covered(loader, catalogue.fingerprint, limit), catalogue.coverage)
 
 
 def difference(bench: Workbench, scenario: Scenario) -> Difference:

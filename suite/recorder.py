@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -93,28 +94,27 @@ def checked(batch: Any, number: int) -> tuple[torch.Tensor, torch.Tensor]:
     raise NotABatch(msg)
 
 
-def covered(loader: Loader, fingerprint: Fingerprint) -> Coverage:
-    """Watch one pass in constant memory."""
-    return sum((Coverage.of(mixed(*part)) for part in _hashed(loader, fingerprint)), Coverage())
+def covered(loader: Loader, fingerprint: Fingerprint, limit: float = math.inf) -> Coverage:
+    """Watch one pass in constant memory, cut soon after `limit` samples."""
+    return sum((Coverage.of(mixed(*part)) for part in _hashed(loader, fingerprint, limit)), Coverage())
 
 
-def identities(loader: Loader, fingerprint: Fingerprint, limit: int) -> tuple[np.ndarray, np.ndarray]:
+def identities(loader: Loader, fingerprint: Fingerprint, limit: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the hashes of the images (uint64) and the labels of one pass, cut soon after `limit` samples."""
-    parts, came = [(np.empty(0, np.uint64), np.empty(0, np.int64))], 0
-    for part in _hashed(loader, fingerprint):
-        parts.append(part)
-        came += len(part[0])
-        if came > limit:
-            break
-    hashes, labels = zip(*parts, strict=True)
+    nothing = (np.empty(0, np.uint64), np.empty(0, np.int64))
+    hashes, labels = zip(nothing, *_hashed(loader, fingerprint, limit), strict=True)
     return np.concatenate(hashes), np.concatenate(labels)
 
 
-def _hashed(loader: Loader, fingerprint: Fingerprint) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _hashed(
+    loader: Loader, fingerprint: Fingerprint, limit: float
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the hashes of the images and the labels of many batches at once."""
     batches = (_summed(number, *pair, fingerprint) for number, pair in enumerate(pairs(loader)))
-    while chunk := list(itertools.islice(batches, _HASHED_AT_ONCE)):
+    came = 0
+    while came <= limit and (chunk := list(itertools.islice(batches, _HASHED_AT_ONCE))):
         sums, labels = (np.concatenate(parts) for parts in zip(*chunk, strict=True))
+        came += len(labels)
         yield mix(sums), labels
 
 

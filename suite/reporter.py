@@ -33,6 +33,8 @@ class Reporter:
         if not session.config.option.collectonly:
             run = session_of(session.config)
             run.progress = self._progress
+            for reason in run.left_out().values():
+                self._say(f"left out: {reason}")
             problem = run.problem_with_data()
             if problem:
                 raise pytest.UsageError(problem)

@@ -134,17 +134,20 @@ class Session:
         """Return the first case of an adapter."""
         return next(case for case in self.cases() if case.spec == spec)
 
-    def missing(self) -> dict[str, list[str]]:
-        """Return the built-in loaders that are left out, each with the modules that it lacks."""
-        if self.settings.loaders:
-            return {}
-        lacking = {name: registry.missing(registry.load(name).description) for name in registry.BUILTIN}
-        return {name: modules for name, modules in lacking.items() if modules}
+    def left_out(self) -> dict[str, str]:
+        """Return the built-in loaders that nobody asked for and that cannot run here, each with the reason."""
+        reasons = {}
+        for name in () if self.settings.loaders else registry.BUILTIN:
+            try:
+                registry.require(registry.load(name).description)
+            except registry.LoaderError as error:
+                reasons[name] = str(error)
+        return reasons
 
     def _specs(self) -> list[str]:
         if self.settings.loaders:
             return list(dict.fromkeys(self.settings.loaders))
-        left_out = self.missing()
+        left_out = self.left_out()
         return [name for name in registry.BUILTIN if name not in left_out]
 
     def _describe(self, spec: str) -> Description:

@@ -18,6 +18,7 @@ _LOADERS = (
     "loader",
     "kept",
     "samples/s",
+    "alone",
     "x plain",
     "of ceiling",
     "first batch",
@@ -98,12 +99,13 @@ def _loader(row: Standing) -> list[str]:
         kept += f" ({len(row.deviating)} declared)"
     rank = str(row.rank) if row.rank else f"- {row.reason}"
     if not row.training or not row.to_ceiling:
-        return [row.label, kept, *["-"] * 6, rank]
+        return [row.label, kept, *["-"] * 7, rank]
     figures = row.training
     return [
         row.label,
         kept,
         f"{figures['samples_per_s']:,.0f}",
+        f"{row.loading['samples_per_s']:,.0f}" if row.loading else "-",
         _ratio(row.to_plain),
         _share(row.to_ceiling),
         _seconds(figures["first_batch_s"]),

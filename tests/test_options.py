@@ -93,7 +93,7 @@ def test_a_library_that_is_missing_leaves_its_loaders_out(monkeypatch):
     session = Session(SETTINGS)
 
     assert {"torch_dataloader", "resident", "memmap"} == {case.spec for case in session.cases()}
-    assert {"tfds_numpy", "tfds_article", "tf_slices", "tfds_builder"} == set(session.missing())
+    assert {"tfds_numpy", "tfds_article", "tf_slices", "tfds_builder"} == set(session.left_out())
 
 
 def test_repeat_command_is_one_line_for_a_shell():

@@ -2,7 +2,7 @@
 
 Every sample carries its id three times: as a number, as its file name (`key`), and in its
 pixels; its label is a hash of its id and goes past 255. Samples lie sorted by class. Every pixel
-tells where it lies, no two sides are equal, and each image holds both 0 and 255.
+tells where it lies, height and width differ, and each image holds both 0 and 255.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def probe(
     Args:
         count: number of samples, at least 1.
         split: `train` or `test`.
-        shape: height, width, channels; at least 24 values, and sides that differ.
+        shape: height, width, channels; at least 26 values, and sides that differ.
         classes: how many of the 1,000 labels occur.
 
     Raises:

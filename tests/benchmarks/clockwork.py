@@ -1,4 +1,4 @@
-"""What the training loop's own clockwork costs: `python benchmarks/clockwork.py`.
+"""What the training loop's own clockwork costs: `python tests/benchmarks/clockwork.py`.
 
 Passes of `run_pass` and of the same loop without its clock are made in pairs, in random balanced
 order, on batches that are gathered from a training set of the article's size in memory. Reported
@@ -44,7 +44,7 @@ class Resident:
             yield self.images[chosen], self.labels[chosen]
 
 
-def no_step(images: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - called as a step is
+def no_step(images: Tensor, labels: Tensor) -> Tensor:
     """Compute nothing."""
     return NO_LOSS
 

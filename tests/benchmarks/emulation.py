@@ -1,4 +1,4 @@
-"""How well an emulated step keeps its time, and what it burns: `python benchmarks/emulation.py`.
+"""How well an emulated step keeps its time, and what it burns: `python tests/benchmarks/emulation.py`.
 
 Steps are queued back to back, as a loader that is never late would, between two waits for the
 device. Reported is measured / nominal time of a step, the median over the repeats and their range,
@@ -21,7 +21,7 @@ RUN_US = 400_000
 BATCH = torch.zeros(64, 1, 28, 28), torch.zeros(64, dtype=torch.int64)
 
 
-def no_step(images: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - called as a step is
+def no_step(images: Tensor, labels: Tensor) -> Tensor:
     """Stand in for the step, which an emulated device does not call."""
     return labels
 

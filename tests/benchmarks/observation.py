@@ -15,13 +15,13 @@ from statistics import median
 import torch
 
 from loaderproof.loaders import Request
+from loaderproof.model.accelerator import accelerator
 from loaderproof.suite import recorder
 from loaderproof.suite.blocks import ceiling_first
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.rounds import Ceiling
 from loaderproof.suite.statistics import paired_ratio
 from loaderproof.suite.workbench import Workbench
-from loaderproof.model.accelerator import accelerator
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def main() -> None:
     print(f"               {min(speeds):,.0f} to {max(speeds):,.0f})")
 
 
-def pairs(loader, fingerprint, number: int) -> tuple[list[float], list[float]]:  # noqa: ANN001 - as opened
+def pairs(loader, fingerprint, number: int) -> tuple[list[float], list[float]]:
     """Return the seconds of bare and of observed passes, pair by pair."""
     bare, observed = [], []
     for _ in loader:
