@@ -30,7 +30,7 @@ class Figures:
         device: name of the accelerator.
         blocks: how many were measured.
         samples, batches: in one epoch of equal work.
-        delivered: samples that came in each round.
+        delivered: samples that came in each epoch, the very first and those of the rounds.
         equal_work: whether every round delivered the samples and batches of one epoch.
         seconds: of one epoch.
         samples_per_s: owed samples over seconds.

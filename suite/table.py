@@ -37,7 +37,7 @@ _ARTICLE = (
     "work",
 )
 # Narrower than this, a table of so many columns is no table any more; a log file has no width at all.
-_NARROWEST = 120
+_NARROWEST = 140
 
 
 def loaders(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
@@ -58,7 +58,7 @@ def _draw(columns: Sequence[str], rows: list[list[str]], caption: str, width: in
     last = len(columns) - 1
     for number, column in enumerate(columns):
         justify: Literal["left", "right"] = "left" if number in (0, last) else "right"
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=number < last)
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=number == 0)
     for row in rows:
         table.add_row(*row)
     out = io.StringIO()
