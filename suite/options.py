@@ -31,7 +31,7 @@ class Settings:
         workers: numbers of workers for loaders that take them.
         device: accelerator for the timed runs.
         isolation: `process` or `none`.
-        timeout_s: the longest that one experiment may take.
+        timeout_s: the longest that a small experiment may take.
         samples: training samples in a timed epoch; None for all.
     """
 
@@ -59,7 +59,7 @@ def add(parser: pytest.Parser) -> None:
         "--loader-data",
         metavar="DATA",
         default=_DEFAULTS["--loader-data"],
-        help="data for coverage and timing: glyphs[:N], probe, mnist, fashion-mnist, idx:DIR, folder:DIR,"
+        help="data for coverage and timing: glyphs[:N], probe, mnist[:DIR], fashion-mnist[:DIR], idx:DIR, folder:DIR,"
         " tfds:NAME (default: %(default)s)",
     )
     group.addoption(
@@ -91,7 +91,8 @@ def add(parser: pytest.Parser) -> None:
         "--loader-timeout",
         metavar="SECONDS",
         default=_DEFAULTS["--loader-timeout"],
-        help="longest time that one experiment with a loader may take (default: %(default)s)",
+        help="longest time that a small experiment with a loader may take; long ones may take a multiple"
+        " (default: %(default)s)",
     )
 
 

@@ -80,7 +80,7 @@ def test_importing_the_sources_is_light():
         ("probe:5:1x2x3", "26 values in an image"),
         ("probe:5:8x9x3:1001", "number of classes is '1001'; give a whole number from 1 to 1000"),
         ("probe:5:8x9x3:10:1", "has 4 parts; the form is probe:N:HxWxC:CLASSES"),
-        ("mnist:100", "nothing belongs after the colon, but '100' is there"),
+        ("mnist:100", "100 does not hold the four files of mnist"),
         ("idx", "no folder is named"),
         ("idx:/no/such/folder", "there is no folder '/no/such/folder'"),
         (f"folder:{__file__}", r"test_sources.py' is a file; give the folder"),

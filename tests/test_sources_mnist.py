@@ -193,3 +193,21 @@ def test_the_whole_of_fashion_mnist(monkeypatch, tmp_path):
     assert [[6000] * 10, [1000] * 10] == [np.bincount(source.labels).tolist() for source in read.values()]
     expected = {"train": "9bc7da13603a96ac28dfc399b0873314", "test": "0e6e63fbb79d9d6ce75374370ad3d4ff"}
     assert expected == {split: source.fingerprint for split, source in read.items()}
+
+
+def test_a_given_folder_comes_before_all_others(content, debian, tmp_path):
+    """The files of a folder that is named are taken, wherever else there are some."""
+    given = tmp_path / "mine"
+    given.mkdir()
+    for name, data in content.items():
+        (given / name).write_bytes(data)
+    for file in debian.iterdir():
+        file.write_bytes(b"other")
+
+    assert [9, 0] == sources.load(f"fashion-mnist:{given}")["train"].arrays()[1].tolist()
+
+
+def test_a_given_folder_without_the_files_is_refused(content, debian, tmp_path):
+    """A folder that is named and does not hold all four files is an error, not a reason to look elsewhere."""
+    with pytest.raises(SourceError, match="does not hold the four files of fashion-mnist"):
+        sources.load(f"fashion-mnist:{tmp_path}")

@@ -4,7 +4,7 @@
 |---|---|
 | `glyphs[:N]` | drawn figures, 60,000 and 10,000; or the first N and N // 6 of them |
 | `probe[:N[:HxWxC[:CLASSES]]]` | small and made to bring faults out |
-| `mnist`, `fashion-mnist` | from Debian's package, else downloaded |
+| `mnist[:DIR]`, `fashion-mnist[:DIR]` | from a folder, the cache or Debian's package, else downloaded |
 | `idx:DIR` | a folder with files in MNIST's format |
 | `folder:DIR` | PNG or JPEG files, a folder for each class |
 | `tfds:NAME` | a data set of TensorFlow Datasets |

@@ -12,7 +12,6 @@ from loaderproof.loaders.contract import Source
 from loaderproof.loaders.sources import child, idx
 from loaderproof.loaders.sources.arrays import read_arrays, write_arrays
 from loaderproof.loaders.sources.error import SourceError
-from loaderproof.loaders.sources.spec import nothing_after
 from loaderproof.loaders.store import cache_root, keep
 
 
@@ -55,15 +54,25 @@ PATIENCE_SECONDS = 60.0
 
 
 def load(name: str, rest: str) -> dict[str, Source]:
-    """Return the source of each split of `mnist` or `fashion-mnist`."""
-    nothing_after(rest)
+    """Return the source of each split of `mnist` or `fashion-mnist`.
+
+    Args:
+        name: which of them.
+        rest: a folder that holds its four files, if they are not to be looked for.
+
+    Raises:
+        SourceError: the folder does not hold them, or they cannot be had.
+    """
+    given = Path(rest).expanduser() if rest else DEBIAN / name
+    if rest and not _is_complete(given):
+        msg = f"{given} does not hold the four files of {name}: {', '.join(KNOWN[name].checksums)}, gzipped or not"
+        raise SourceError(msg)
     target = cache_root() / "sources" / name
-    return keep(target, partial(_write, name), partial(read_arrays, name=name))
+    return keep(target, partial(_write, name, given), partial(read_arrays, name=name))
 
 
-def _write(name: str, directory: Path) -> None:
-    here = DEBIAN / name
-    raw = here if _is_complete(here) else _fetch(name, directory / "download")
+def _write(name: str, given: Path, directory: Path) -> None:
+    raw = given if _is_complete(given) else _fetch(name, directory / "download")
     write_arrays(directory, idx.read_folder(raw, name, CLASSES, KNOWN[name].checksums))
     shutil.rmtree(directory / "download", ignore_errors=True)
 

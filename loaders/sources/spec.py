@@ -38,14 +38,3 @@ def folder(text: str, holds: str) -> Path:
         msg = f"{text!r} is a file; give the folder that holds {holds}"
         raise SourceError(msg)
     return path
-
-
-def nothing_after(text: str) -> None:
-    """Check that nothing follows the kind.
-
-    Raises:
-        SourceError: something does.
-    """
-    if text:
-        msg = f"nothing belongs after the colon, but {text!r} is there; leave it out"
-        raise SourceError(msg)
