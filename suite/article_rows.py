@@ -76,6 +76,7 @@ class Figures:
         to_ceiling: speed as a share of the ceiling's, with its interval.
         trained, tested: samples that came in each epoch of all runs.
         owed: samples for training and testing that an epoch owes.
+        shortened: whether it ran on a part of the data.
         accuracy: after the last epoch; None if nothing was computed.
     """
 
@@ -90,6 +91,7 @@ class Figures:
     trained: list[int]
     tested: list[int]
     owed: tuple[int, int]
+    shortened: bool
     accuracy: float | None
 
     @property
@@ -145,6 +147,7 @@ def _figures(subject: Judged, training: Scenario, run: Blocks[Run]) -> Figures:
         trained=[count for one in run.rounds for count in one.trained],
         tested=[count for one in run.rounds for count in one.tested],
         owed=(owed.trained[0], owed.tested[0]),
+        shortened=training.first is not None,
         accuracy=run.rounds[0].accuracy,
     )
 

@@ -50,6 +50,8 @@ def loaders(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
 def article(rows: Sequence[ArticleRow], width: int, *, colour: bool) -> str:
     """Return the table of the article's experiment."""
     caption = next((f"{article_rows.EPOCHS} epochs {_caption(row.figures)}" for row in rows), "")
+    if any(row.figures["shortened"] for row in rows):
+        caption += "; so short a run is mostly the start of workers: --loader-samples all runs it whole"
     return _draw(_ARTICLE, [_article(row) for row in rows], caption, width, colour=colour)
 
 
@@ -78,9 +80,7 @@ def _draw(columns: Sequence[str], rows: list[list[str]], caption: str, width: in
 
 def _article(row: ArticleRow) -> list[str]:
     figures = row.figures
-    work = [sum(figures["trained"]), sum(figures["tested"])]
-    owed = [len(figures["trained"]) * one for one in figures["owed"]]
-    unequal = f"unequal: {work[0]} of {owed[0]} trained, {work[1]} of {owed[1]} tested"
+    work = [_work(figures, kind, owed) for kind, owed in zip(("trained", "tested"), figures["owed"], strict=True)]
     return [
         figures["row"],
         f"{figures['published_s']:.2f}",
@@ -89,8 +89,14 @@ def _article(row: ArticleRow) -> list[str]:
         _ratio(row.ratio, interval=True),
         _share(Ratio(**figures["to_ceiling"])),
         _seconds(figures["build_s"]),
-        "equal" if figures["equal_work"] else unequal,
+        "equal" if figures["equal_work"] else f"unequal: {', '.join(filter(None, work))} in an epoch",
     ]
+
+
+def _work(figures: dict[str, Any], kind: str, owed: int) -> str:
+    counts = figures[kind]
+    few, many = min(counts), max(counts)
+    return "" if few == many == owed else f"{few} to {many} {kind} for {owed}"
 
 
 def _loader(row: Standing) -> list[str]:
