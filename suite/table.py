@@ -80,7 +80,9 @@ def _draw(columns: Sequence[str], rows: list[list[str]], caption: str, width: in
 
 def _article(row: ArticleRow) -> list[str]:
     figures = row.figures
-    work = [_work(figures, kind, owed) for kind, owed in zip(("trained", "tested"), figures["owed"], strict=True)]
+    work = [
+        _work(figures, kind, owed) for kind, owed in zip(("trained", "tested"), figures["owed"], strict=True)
+    ]
     return [
         figures["row"],
         f"{figures['published_s']:.2f}",

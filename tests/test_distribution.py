@@ -216,13 +216,18 @@ def ci(tmp_path):
 
 @pytest.mark.skipif(not FASHION_MNIST.is_dir(), reason=f"the script would install {FASHION_MNIST}")
 def test_ci_runs_what_the_readme_says(ci):
-    """The CI runs the README's own lines: the tests, the suite, and the suite on real data."""
+    """The CI runs the README's own lines: the tests, the style, the suite, and the suite on real data."""
     say = 'python3 -c "import sys; print(*sys.argv[1:])" tox -e'
 
     status, lines = ci("# Title", f"{say} suite", "text", f"{say} tests")
 
     assert 0 == status
-    assert ["tox -e tests", "tox -e suite", "tox -e suite -- --loader-data fashion-mnist"] == lines
+    assert [
+        "tox -e tests",
+        "tox -e lint",
+        "tox -e suite",
+        "tox -e suite -- --loader-data fashion-mnist",
+    ] == lines
 
 
 @pytest.mark.skipif(not FASHION_MNIST.is_dir(), reason=f"the script would install {FASHION_MNIST}")

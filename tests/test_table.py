@@ -143,7 +143,9 @@ def test_a_row_of_the_article():
         "250.0 ms",
     ]
     assert [*expected, "unequal: 40 to 64 tested for 64 in an epoch"] == cells(line)
-    assert caption.startswith("10 epochs on cpu, 128 samples of glyphs, 3 blocks, 95 % intervals; so short a run")
+    assert caption.startswith(
+        "10 epochs on cpu, 128 samples of glyphs, 3 blocks, 95 % intervals; so short a run"
+    )
 
 
 def test_an_article_without_a_plain_row():
