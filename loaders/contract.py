@@ -7,11 +7,11 @@ The suite makes a `Source` and a `Request`. Whoever has a loader writes an `Adap
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -85,7 +85,6 @@ class Request:
     options: Mapping[str, object] = field(default_factory=dict)
 
 
-@runtime_checkable
 class Loader(Protocol):
     """What `open` returns: each `iter()` is one epoch of `(images, labels)` batches.
 
@@ -199,17 +198,3 @@ class Adapter(ABC):
 def promised(*but: Promise) -> frozenset[Promise]:
     """Return all promises but the given ones."""
     return ALL_PROMISES - set(but)
-
-
-__all__: Sequence[str] = (
-    "ALL_PROMISES",
-    "Adapter",
-    "Description",
-    "Deviation",
-    "Loader",
-    "Promise",
-    "Request",
-    "Source",
-    "Variant",
-    "promised",
-)

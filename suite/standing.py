@@ -103,12 +103,17 @@ def _why_unranked(row: Standing) -> str:
         return "not timed"
     if not row.training["equal_work"]:
         return _unequal(row.training)
-    broken = row.failed + row.unobserved + row.deviating
+    broken = row.failed + row.deviating
     if broken:
-        return f"does not keep: {broken[0].partition('[')[0].removeprefix('test_')}" + (
-            f" and {len(broken) - 1} more" if len(broken) > 1 else ""
-        )
+        return f"does not keep: {_first_of(broken)}"
+    if row.unobserved:
+        return f"not observed: {_first_of(row.unobserved)}"
     return "" if row.passed else "conformance was not tested"
+
+
+def _first_of(tests: list[str]) -> str:
+    more = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
+    return tests[0].partition("[")[0].removeprefix("test_") + more
 
 
 def _unequal(figures: dict[str, Any]) -> str:
