@@ -125,12 +125,14 @@ class Deviation:
         reason: why the loader does not pass.
         link: where its maintainers or documentation say so.
         variants: the variants that it holds for; empty for all.
+        min_workers: it holds from so many workers on.
     """
 
     test: str
     reason: str
     link: str
     variants: tuple[str, ...] = ()
+    min_workers: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -152,7 +152,8 @@ class Judged:
             "repeat": self.command,
         }
         lines = [f"  {name:<9} {text}" for name, text in rows.items() if text]
-        text = "\n".join([f"Not kept: {self.rule}", "", *lines, *(["", what] if what else [])])
+        outcome = "No answer when this was tried" if what else "Not kept"
+        text = "\n".join([f"{outcome}: {self.rule}", "", *lines, *(["", what] if what else [])])
         raise NotKept(text) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import threading
@@ -95,26 +96,34 @@ def _each_time(warm: Holdings, after: Holdings, cycles: int) -> list[str]:
 
 def _shared_memory() -> frozenset[str]:
     return (
-        frozenset(entry.name for entry in _SHARED_MEMORY.iterdir())
+        frozenset(entry.name for entry in _SHARED_MEMORY.iterdir() if _is_mine(entry))
         if _SHARED_MEMORY.is_dir()
         else frozenset()
     )
 
 
+def _is_mine(entry: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return entry.stat().st_uid == os.getuid()
+    return False
+
+
 def _ownerless(names: frozenset[str]) -> list[str]:
-    """Return those entries that no process outside of this family has mapped: the rest are theirs."""
+    """Return those entries that no process outside of this family uses: the rest are theirs."""
     if not names:
         return []
     ours = {os.getpid(), *(one.pid for one in family.relatives())}
-    elsewhere = "".join(_maps(pid) for pid in psutil.pids() if pid not in ours)
+    elsewhere = "\n".join(_files(pid) for pid in psutil.pids() if pid not in ours)
     return sorted(name for name in names if f"{_SHARED_MEMORY}/{name}" not in elsewhere)
 
 
-def _maps(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/maps").read_text()
-    except OSError:
-        return ""
+def _files(pid: int) -> str:
+    """Return the names of all files that a process has mapped or open, as far as we may see them."""
+    process = Path(f"/proc/{pid}")
+    with contextlib.suppress(OSError):
+        opened = [str(link.readlink()) for link in (process / "fd").iterdir()]
+        return "\n".join([(process / "maps").read_text(), *opened])
+    return ""
 
 
 def _command(process: psutil.Process) -> str:

@@ -54,7 +54,8 @@ class Case:
     def deviation(self, test: str) -> Deviation | None:
         """Return the known failure of this case in a test, if there is one."""
         fitting = (one for one in self.description.deviations if one.test == test)
-        return next((one for one in fitting if not one.variants or self.variant in one.variants), None)
+        here = (one for one in fitting if not one.variants or self.variant in one.variants)
+        return next((one for one in here if self.workers >= one.min_workers), None)
 
 
 def cases_of(spec: str, description: Description, workers: tuple[int, ...]) -> list[Case]:

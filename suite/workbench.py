@@ -82,7 +82,11 @@ class Workbench:
 
     def open(self, source: Source, request: Request) -> Loader:
         """Open a loader over any source."""
-        return self.adapter.open(source, self.prepare(source).directory, request)
+        loader = self.adapter.open(source, self.prepare(source).directory, request)
+        if not hasattr(loader, "__iter__"):
+            msg = f"opening it returned {loader!r}; expected something to iterate that gives (images, labels)"
+            raise NotALoader(msg)
+        return loader
 
     @contextmanager
     def opened(self, scenario: Scenario) -> Iterator[Loader]:
@@ -106,6 +110,10 @@ def _place(scenario: Scenario) -> tuple[str, str, int | None]:
 def _source(data: str, split: str, count: int | None) -> Source:
     source = sources.load(data)[split]
     return source if count is None or count >= len(source) else first(source, count)
+
+
+class NotALoader(TypeError):
+    """What an adapter opened cannot be iterated."""
 
 
 class Endless(RuntimeError):

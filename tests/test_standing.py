@@ -111,7 +111,7 @@ def test_a_chain_of_ties_does_not_reach_down():
         ),
         (
             [report("a", "test_labels", "skipped", text="not observed, ..."), timed("a", 0.9)],
-            "does not keep: labels",
+            "not observed: labels",
         ),
         ([timed("a", 0.9, equal_work=False, delivered=[96, 104])], "unequal work: 96 to 104 samples for 100"),
         (

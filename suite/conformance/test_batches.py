@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from loaderproof.loaders import Promise
-from loaderproof.suite.conformance.scenarios import everything, sizes, without_workers
+from loaderproof.suite.conformance.scenarios import contents, sizes, without_workers
 from loaderproof.suite.judged import Judged, samples
 from loaderproof.suite.observation import Epoch, Observation
 
@@ -64,7 +64,7 @@ def test_range(subject: Judged) -> None:
 def test_values(subject: Judged) -> None:
     """Every value equals the source's, up to rounding or to the tolerance that is declared."""
     allowed = max(subject.case.description.tolerance, ROUNDING)
-    for seen, epoch, place in subject.watch(everything(subject)):
+    for seen, epoch, place in subject.watch(contents(subject)):
         wrong = np.flatnonzero((epoch.index >= 0) & ~(epoch.error <= allowed))
         if wrong.size:
             subject.fail(
@@ -77,7 +77,7 @@ def test_values(subject: Judged) -> None:
 
 def test_layout(subject: Judged) -> None:
     """Every pixel lies in its row, its column and its channel."""
-    for seen, epoch, place in subject.watch(everything(subject)):
+    for seen, epoch, place in subject.watch(contents(subject)):
         moved = (
             np.flatnonzero((epoch.index >= 0) & ~epoch.placed) if _shaped(seen, epoch) else np.empty(0, int)
         )
@@ -92,7 +92,7 @@ def test_layout(subject: Judged) -> None:
 
 def test_labels_belong_to_their_samples(subject: Judged) -> None:
     """Every label is that of the sample it comes with; labels above 255 survive."""
-    for seen, epoch, place in subject.watch(everything(subject)):
+    for seen, epoch, place in subject.watch(contents(subject)):
         if len(epoch.label) != len(epoch.index):
             continue  # no label for each image: the test of shapes reports it
         wrong = np.flatnonzero((epoch.index >= 0) & (epoch.label != seen.labels[epoch.index]))

@@ -23,5 +23,7 @@ def test_every_sample_of_the_data_once(subject: Judged, split: str) -> None:
             Place(scenario),
             expected=f"each of {found.owed.count} samples once",
             got=f"{found.came.count} samples; {different}",
-            hint="a rest that is dropped or filled up, a shard that is read twice or not at all, labels gone astray",
+            hint="values or layout that differ from the source's"
+            if different.foreign and different.foreign == len(different.missing)
+            else "a rest that is dropped or filled up, a shard that is read twice or never, labels gone astray",
         )

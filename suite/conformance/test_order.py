@@ -73,7 +73,7 @@ def test_same_seed_gives_the_same_orders(subject: Judged) -> None:
     """Two loaders with one seed deliver the same epochs in the same orders."""
     scenario = shuffled(subject)
     first, again = subject.run(WATCH, scenario), subject.run("experiments:watch_again", scenario)
-    for one, other in zip(first.epochs, again.epochs, strict=True):
+    for one, other in zip(first.epochs, again.epochs, strict=False):
         if _bag(one) == _bag(other) and not np.array_equal(one.index, other.index):
             subject.fail(
                 Place(scenario, one.number),
@@ -87,14 +87,17 @@ def test_same_seed_gives_the_same_orders(subject: Judged) -> None:
 def test_another_seed_gives_another_order(subject: Judged) -> None:
     """Two loaders with different seeds deliver different orders."""
     # A right loader fails with probability 1/23!, about 4e-23.
-    one, other = (subject.run(WATCH, shuffled(subject, seed)) for seed in (1, 2))
-    if _shuffles(one.epochs[0]) and np.array_equal(one.epochs[0].index, other.epochs[0].index):
-        subject.fail(
-            Place(other.scenario, 0),
-            expected="another order than with seed=1",
-            got=f"the same order: {_shown(other.epochs[0].index)}",
-            hint="the seed is a constant, or is not passed on",
-        )
+    one = subject.run(WATCH, shuffled(subject, seed=1)).epochs[0]
+    # The last is 1 again for whoever keeps 16 bits of a seed.
+    for seed in (2, 2**16 + 1):
+        other = subject.run(WATCH, shuffled(subject, seed))
+        if _shuffles(one) and np.array_equal(one.index, other.epochs[0].index):
+            subject.fail(
+                Place(other.scenario, 0),
+                expected="another order than with seed=1",
+                got=f"the same order: {_shown(other.epochs[0].index)}",
+                hint="the seed is a constant, is not passed on, or only a part of it is kept",
+            )
 
 
 @pytest.mark.promises(Promise.SHUFFLE)

@@ -281,3 +281,12 @@ class WorkersShareAFile(Honest):
     def sample(self, place: int) -> tuple[Tensor, int]:
         beside = (place + 1) % len(self.source) if self.request.num_workers else place
         return super().sample(place)[0], super().sample(beside)[1]
+
+
+@fails("test_labels_belong_to_their_samples")
+class LabelsReversedIfTheRestIsDropped(Honest):
+    """Gives each batch its labels backwards where drop_last is asked for."""
+
+    def batch(self, places: list[int]) -> tuple[Tensor, Tensor]:
+        images, labels = super().batch(places)
+        return images, labels.flip(0) if self.request.drop_last else labels

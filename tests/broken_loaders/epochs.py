@@ -287,3 +287,38 @@ class NoLength(Honest):
     """The length that is promised is missing."""
 
     __len__ = None  # type: ignore[assignment]
+
+
+@fails("test_drop_last")
+class CarriesTheRestOver(Honest):
+    """Begins an epoch with what drop_last left of the one before."""
+
+    rest: tuple[int, ...] = ()
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.epoch += 1
+        places = [*self.rest, *self.order()] if self.request.drop_last else self.order()
+        whole = self.batches(places)[: len(self)]
+        self.rest = tuple(places[sum(map(len, whole)) :]) if self.request.drop_last else ()
+        for chunk in whole:
+            yield self.batch(chunk)
+
+
+@fails("test_drop_last")
+class CutsTheRestOffFirst(Honest):
+    """Cuts the rest off the source before it draws the order, so that it is never seen."""
+
+    def permutation(self) -> list[int]:
+        count = len(self.source)
+        kept = count - count % self.request.batch_size if self.request.drop_last else count
+        return torch.randperm(kept, generator=self.generator).tolist()
+
+
+@fails("test_every_sample_once")
+class LosesOneOfLargeBatches(Honest):
+    """Leaves a sample out of the last batch if batches are larger than a hundred."""
+
+    def batches(self, places: list[int]) -> list[list[int]]:
+        *others, last = super().batches(places) or [[]]
+        short = last[:-1] if self.request.batch_size > 100 else last
+        return [*others, short] if short else others

@@ -219,3 +219,12 @@ class Backwards(Honest):
 
     def permutation(self) -> list[int]:
         return list(reversed(range(len(self.source))))
+
+
+@fails(ANOTHER_SEED)
+class KeepsSixteenBitsOfTheSeed(Honest):
+    """Draws from a part of the seed."""
+
+    def __init__(self, source: Source, request: Request) -> None:
+        super().__init__(source, request)
+        self.generator.manual_seed(request.seed % 2**16)

@@ -175,3 +175,16 @@ def bare_dataloader(source: Source, request: Request) -> Loader:
         shuffle=request.shuffle,
         drop_last=request.drop_last,
     )
+
+
+@fails(OWNED, rows=["G3"])
+class ViewsOfLabels(Honest):
+    """Images are the consumer's own, and labels are slices of what the loader keeps."""
+
+    def __init__(self, source: Source, request: Request) -> None:
+        super().__init__(source, request)
+        self.kept = torch.from_numpy(source.arrays()[1])
+
+    def batch(self, places: list[int]) -> Batch:
+        images, labels = super().batch(places)
+        return images, labels if self.request.shuffle else self.kept[places[0] : places[-1] + 1]
