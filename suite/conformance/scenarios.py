@@ -10,7 +10,7 @@ from loaderproof.suite.observation import Scenario
 
 # 23 is prime: it leaves a rest for every batch size, number of workers and number of ranks.
 COLOUR, GREY = "probe:23:12x20x3", "probe:24:9x14x1"
-MANY = "probe:300:4x7x1"
+MANY = "probe:300:9x14x1"
 ONE, TWO = "probe:1:12x20x3", "probe:2:12x20x3"
 # Ten classes, sorted, are what a narrow shuffle fails to mix.
 SORTED, SORTED_BATCH = "probe:1000:4x7x1:10", 32

@@ -203,7 +203,7 @@ class RandomStart(Honest):
         return [(start + place) % count for place in range(count)]
 
 
-@fails(EACH_EPOCH, WIDE)
+@fails(EACH_EPOCH, WIDE, "test_drop_last")
 class ShuffledInBatches(Honest):
     """Shuffles each batch in itself."""
 
