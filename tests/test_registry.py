@@ -60,7 +60,7 @@ def test_every_built_in_loader_loads_without_its_library():
         print(json.dumps([found, [name for name in ("torch", "tensorflow") if name in sys.modules]]))
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
     )
     found, imported = json.loads(done.stdout)
 

@@ -56,6 +56,7 @@ def main() -> None:
     """Do the child's part: call the function, answer on standard output if it refuses."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # and comes before a traceback
     threading.Thread(target=_end_with_parent, daemon=True).start()
     module, _, function = sys.argv[1].partition(":")
     try:
