@@ -16,7 +16,7 @@ from loaderproof.suite.judged import Judged, Place
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.statistics import Ratio, paired_ratio
 
-EPOCHS = 10
+EPOCHS, SHORTENED_EPOCHS = 10, 5
 TRAINING_BATCH, TESTING_BATCH = 64, 1_000
 # A shortened run spends its time on starting workers, not on what more blocks would tell.
 BLOCKS, SHORTENED_BLOCKS = 4, 2
@@ -38,6 +38,7 @@ class Row:
         published_s: seconds in the article, one run.
         options: of the adapter.
         testing_batch: samples in a batch of the test pass.
+        stream: whether the loader is told beforehand how many epochs there will be.
     """
 
     label: str
@@ -46,6 +47,7 @@ class Row:
     published_s: float
     options: Mapping[str, object] = field(default_factory=dict)
     testing_batch: int = TESTING_BATCH
+    stream: bool = False
 
 
 # The article read images through torchvision's ToTensor.
@@ -56,7 +58,7 @@ PLAIN = tuple(
 # The article's mixture twice: doing the same work as the plain rows, and as it was published.
 MIXTURES = (
     Row("mixture-equal-work", "tfds_numpy", 0, 38.35),
-    Row("mixture-as-published", "tfds_article", 0, 38.35, {"epochs": EPOCHS}, testing_batch=1_024),
+    Row("mixture-as-published", "tfds_article", 0, 38.35, stream=True, testing_batch=1_024),
 )
 ROWS = PLAIN + MIXTURES
 
@@ -76,7 +78,8 @@ class Figures:
         to_ceiling: speed as a share of the ceiling's, with its interval.
         trained, tested: samples that came in each epoch of all runs.
         owed: samples for training and testing that an epoch owes.
-        shortened: whether it ran on a part of the data.
+        shortened: whether it ran on a part of the data, and for fewer epochs.
+        epochs: in one run.
         accuracy: after the last epoch; None if nothing was computed.
     """
 
@@ -92,6 +95,7 @@ class Figures:
     tested: list[int]
     owed: tuple[int, int]
     shortened: bool
+    epochs: int
     accuracy: float | None
 
     @property
@@ -105,7 +109,9 @@ def scenarios(subject: Judged) -> tuple[Scenario, Scenario]:
     samples = subject.session.settings.samples
     first = None if samples is None else max(samples // _SHARE, TRAINING_BATCH)
     row = _row(subject)
-    asked: dict[str, Any] = {"epochs": EPOCHS, "shuffle": True, "seed": 1, "options": dict(row.options)}
+    epochs = EPOCHS if samples is None else SHORTENED_EPOCHS
+    options = {**row.options, **({"epochs": epochs} if row.stream else {})}
+    asked: dict[str, Any] = {"epochs": epochs, "shuffle": True, "seed": 1, "options": options}
     training = subject.data_scenario("train", first, batch_size=TRAINING_BATCH, **asked)
     testing = subject.data_scenario("test", first and TESTING_BATCH, batch_size=row.testing_batch, **asked)
     return training, testing
@@ -148,6 +154,7 @@ def _figures(subject: Judged, training: Scenario, run: Blocks[Run]) -> Figures:
         tested=[count for one in run.rounds for count in one.tested],
         owed=(owed.trained[0], owed.tested[0]),
         shortened=training.first is not None,
+        epochs=training.epochs,
         accuracy=run.rounds[0].accuracy,
     )
 

@@ -15,7 +15,7 @@ _DEFAULTS = {
     "--loader-data": "glyphs",
     "--loader-workers": "0,2",
     "--loader-device": "auto",
-    "--loader-samples": "8192",
+    "--loader-samples": "6400",
     "--loader-isolation": "process",
     "--loader-timeout": "60",
 }

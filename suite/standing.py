@@ -120,7 +120,8 @@ def _unequal(figures: dict[str, Any]) -> str:
     came, owed = figures["delivered"], figures["samples"]
     if set(came) == {owed}:
         return f"unequal work: {owed} samples, but not always in {figures['batches']} batches"
-    return f"unequal work: {min(came)} to {max(came)} samples for {owed}"
+    few, many = min(came), max(came)
+    return f"unequal work: {few}{'' if few == many else f' to {many}'} samples for {owed}"
 
 
 def _rank(rows: list[tuple[Standing, Ratio]]) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from loaderproof.suite import article_rows
 from loaderproof.suite.standing import ArticleRow, Standing
 from loaderproof.suite.statistics import Ratio
 
@@ -38,6 +37,8 @@ _ARTICLE = (
 )
 # Narrower than this, a table of so many columns is no table any more; a log file has no width at all.
 _NARROWEST = 140
+# Between words that stay on one line; a plain space once the table is drawn.
+_JOINED = "\u00a0"
 
 
 def loaders(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
@@ -49,7 +50,7 @@ def loaders(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
 
 def article(rows: Sequence[ArticleRow], width: int, *, colour: bool) -> str:
     """Return the table of the article's experiment."""
-    caption = next((f"{article_rows.EPOCHS} epochs {_caption(row.figures)}" for row in rows), "")
+    caption = next((f"{row.figures['epochs']} epochs {_caption(row.figures)}" for row in rows), "")
     if any(row.figures["shortened"] for row in rows):
         caption += "; so short a run is mostly the start of workers: --loader-samples all runs it whole"
     return _draw(_ARTICLE, [_article(row) for row in rows], caption, width, colour=colour)
@@ -75,7 +76,7 @@ def _draw(columns: Sequence[str], rows: list[list[str]], caption: str, width: in
     )
     console.print(table, highlight=False)
     console.print(caption, highlight=False)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    return "\n".join(line.rstrip() for line in out.getvalue().replace(_JOINED, " ").splitlines())
 
 
 def _article(row: ArticleRow) -> list[str]:
@@ -129,7 +130,8 @@ def _caption(figures: dict[str, Any]) -> str:
 
 def _share(ratio: Ratio) -> str:
     share = f"{100 * ratio.value:.1f}"
-    return f"{share} %" if math.isinf(ratio.high) else f"{share} ±{50 * (ratio.high - ratio.low):.1f} %"
+    spread = "" if math.isinf(ratio.high) else f"{_JOINED}±{50 * (ratio.high - ratio.low):.1f}"
+    return f"{share}{spread}{_JOINED}%"
 
 
 def _ratio(ratio: Ratio | None, *, interval: bool = False) -> str:

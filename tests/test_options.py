@@ -13,7 +13,7 @@ from loaderproof.suite.options import Settings
 from loaderproof.suite.session import Case, Session, cases_of
 
 pytest_plugins = ["pytester"]
-SETTINGS = Settings((), "glyphs", (0, 2), "auto", "process", 60.0, 8192)
+SETTINGS = Settings((), "glyphs", (0, 2), "auto", "process", 60.0, 6400)
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ ARTICLE = {
     "tested": [64] * 9 + [40],
     "owed": (128, 64),
     "shortened": True,
+    "epochs": 10,
     "equal_work": False,
 }
 

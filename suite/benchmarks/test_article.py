@@ -12,5 +12,5 @@ from loaderproof.suite.judged import Judged
 @pytest.mark.article
 @pytest.mark.benchmark(group="article")
 def test_article(subject: Judged, benchmark: BenchmarkFixture) -> None:
-    """Ten epochs of training in batches of 64, each with a test pass in batches of 1,000."""
+    """Ten epochs of training in batches of 64, each with a test pass in batches of 1,000; fewer in a short run."""
     article_rows.measure(subject, benchmark)

@@ -8,7 +8,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from loaderproof.suite import stopwatch
 from loaderproof.suite.judged import Judged
 
-BLOCKS = 4
+BLOCKS = 3
 
 
 @pytest.mark.benchmark(group="loading")

@@ -8,7 +8,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from loaderproof.suite import stopwatch
 from loaderproof.suite.judged import Judged
 
-BLOCKS = 6
+BLOCKS = 5
 
 
 @pytest.mark.benchmark(group="training")
