@@ -37,8 +37,6 @@ _ARTICLE = (
 )
 # Narrower than this, a table of so many columns is no table any more; a log file has no width at all.
 _NARROWEST = 140
-# Between words that stay on one line; a plain space once the table is drawn.
-_JOINED = "\u00a0"
 
 
 def loaders(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
@@ -61,7 +59,9 @@ def _draw(columns: Sequence[str], rows: list[list[str]], caption: str, width: in
     last = len(columns) - 1
     for number, column in enumerate(columns):
         justify: Literal["left", "right"] = "left" if number in (0, last) else "right"
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=number == 0)
+        # Figures stay on one line; what is said in the last column may take several.
+        width_of_figures = 0 if number == last else max((len(row[number]) for row in rows), default=0)
+        table.add_column(column, justify=justify, overflow="fold", min_width=width_of_figures)
     for row in rows:
         table.add_row(*row)
     out = io.StringIO()
@@ -76,7 +76,7 @@ def _draw(columns: Sequence[str], rows: list[list[str]], caption: str, width: in
     )
     console.print(table, highlight=False)
     console.print(caption, highlight=False)
-    return "\n".join(line.rstrip() for line in out.getvalue().replace(_JOINED, " ").splitlines())
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def _article(row: ArticleRow) -> list[str]:
@@ -130,8 +130,8 @@ def _caption(figures: dict[str, Any]) -> str:
 
 def _share(ratio: Ratio) -> str:
     share = f"{100 * ratio.value:.1f}"
-    spread = "" if math.isinf(ratio.high) else f"{_JOINED}±{50 * (ratio.high - ratio.low):.1f}"
-    return f"{share}{spread}{_JOINED}%"
+    spread = "" if math.isinf(ratio.high) else f" ±{50 * (ratio.high - ratio.low):.1f}"
+    return f"{share}{spread} %"
 
 
 def _ratio(ratio: Ratio | None, *, interval: bool = False) -> str:
