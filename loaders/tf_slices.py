@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loaderproof.loaders._epochs import ClosingLoader
-from loaderproof.loaders._tensorflow import Wrapped, batched, import_tensorflow, shuffled
+from loaderproof.loaders._tensorflow import Wrapped, batched, import_tensorflow, shuffled, untuned
 from loaderproof.loaders.contract import Adapter, Description, Loader, Promise, Request, Source, promised
 
 
@@ -26,6 +26,6 @@ class TfSlices(Adapter):
         from torch.utils.dlpack import from_dlpack
 
         samples = tf.data.Dataset.from_tensor_slices(source.arrays())
-        batches = batched(shuffled(samples, len(source), request), request)
+        batches = untuned(batched(shuffled(samples, len(source), request), request))
         # Without TFDS, TensorFlow's arrays are copies or read-only; its tensors are neither.
         return ClosingLoader(Wrapped(batches, from_dlpack), len(source), request)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loaderproof.loaders._epochs import ClosingLoader, options_of
-from loaderproof.loaders._tensorflow import as_torch, batched, filled, shuffled
+from loaderproof.loaders._tensorflow import as_torch, batched, filled, shuffled, untuned
 from loaderproof.loaders._tfds import FORMAT, TfdsAdapter, from_disk, in_memory
 from loaderproof.loaders.contract import Description, Loader, Promise, Request, Source, Variant, promised
 
@@ -52,4 +52,4 @@ class TfdsNumpy(TfdsAdapter):
         samples = filled(from_disk(directory).cache()) if options.cache else in_memory(directory)
         buffer = len(source) if options.shuffle_buffer is None else options.shuffle_buffer
         batches = batched(shuffled(samples, buffer, request), request, autotune=options.autotune)
-        return ClosingLoader(as_torch(batches), len(source), request)
+        return ClosingLoader(as_torch(batches if options.autotune else untuned(batches)), len(source), request)
