@@ -18,6 +18,8 @@ import numpy as np
 if TYPE_CHECKING:
     from torch import Tensor
 
+    Batch = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Mapping[str, Tensor]]
+
 
 class Source(ABC):
     """The truth: the samples of one split, in their order. The suite makes it, adapters read it.
@@ -49,6 +51,13 @@ class Source(ABC):
     def fingerprint(self) -> str:
         """Return a hexadecimal digest of all samples; equal sources have equal fingerprints."""
 
+    def key(self, index: int) -> str:
+        """Return the file name of one sample, without its ending, for formats that name their samples.
+
+        No two samples share one. It may hold dots, blanks, slashes and letters beyond ASCII.
+        """
+        return f"{index:08d}"
+
     def __iter__(self) -> Iterator[tuple[np.ndarray, int]]:
         """Yield every sample in order."""
         return (self[index] for index in range(len(self)))
@@ -73,6 +82,8 @@ class Request:
         seed: decides every random choice of the loader.
         drop_last: whether a last batch that is not full is left out.
         num_workers: processes or threads that load ahead; 0 loads in the caller's.
+        rank, world_size: which of how many equal parts of each epoch is wanted; ranks share the seed.
+        augment: whether samples are changed at random, and batches carry ids and draws.
         options: settings of this adapter alone, as its variants name them.
     """
 
@@ -82,6 +93,9 @@ class Request:
     seed: int = 0
     drop_last: bool = False
     num_workers: int = 0
+    rank: int = 0
+    world_size: int = 1
+    augment: bool = False
     options: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -89,14 +103,19 @@ class Loader(Protocol):
     """What `open` returns: each `iter()` is one epoch of `(images, labels)` batches.
 
     Images are float32 tensors of shape (N, C, H, W) with values in [0, 1]; labels are int64
-    tensors of shape (N,); both unless the description says otherwise. A loader may also have:
+    tensors of shape (N,); both unless the description says otherwise. A batch may have a third
+    part, a dict of tensors of shape (N,): `id`, the place of each sample in the source (int64), and
+    under any other name what was drawn at random for it. A loader may also have:
 
     - `__len__()`: the number of batches in an epoch;
     - `set_epoch(epoch)`: called by the suite before each epoch, counting from 0;
+    - `state_dict()`: plain data that says how many batches of which epoch were handed out;
+    - `load_state_dict(state)`: called on a fresh loader, whose first pass then gives the rest of that
+      epoch, and the following ones the epochs after it;
     - `close()`: called once at the end; afterwards nothing of the loader may be left.
     """
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def __iter__(self) -> Iterator[Batch]:
         """Start an epoch."""
 
 
@@ -111,9 +130,31 @@ class Promise(StrEnum):
     SEEDED_ORDER = "seeded_order"
     WORKERS = "workers"
     PRIVATE_RANDOMNESS = "private_randomness"
+    SHARDING = "sharding"
+    RESUMING = "resuming"
+    AUGMENTATION = "augmentation"
 
 
 ALL_PROMISES = frozenset(Promise)
+
+
+class Uneven(StrEnum):
+    """What becomes of an epoch that does not divide by the number of ranks."""
+
+    EXACT = "exact"
+    """Every sample comes once; some ranks have one more than others."""
+    PADDED = "padded"
+    """Every rank has equally many; fewer samples than ranks come twice."""
+    DROPPED = "dropped"
+    """Every rank has equally many; fewer samples than ranks are left out."""
+
+
+class OnError(StrEnum):
+    """What a loader does with a sample that cannot be read."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+    """It leaves the sample out and counts it in its attribute `skipped`."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +207,10 @@ class Description:
             share what is written. None if `prepare` writes nothing.
         image_dtype, label_dtype: names of the torch dtypes that it delivers.
         tolerance: largest difference of a pixel from the source, in units of the range [0, 1].
+        uneven: how ranks share an epoch that does not divide by their number.
+        on_error: what becomes of a sample that cannot be read.
+        read_ahead: batches that each worker (without workers: the loader) reads ahead of its
+            consumer at the most; None if nothing is promised.
     """
 
     name: str
@@ -179,6 +224,9 @@ class Description:
     image_dtype: str = "float32"
     label_dtype: str = "int64"
     tolerance: float = 0.0
+    uneven: Uneven = Uneven.EXACT
+    on_error: OnError = OnError.RAISE
+    read_ahead: int | None = None
 
 
 class Adapter(ABC):

@@ -41,7 +41,7 @@ class Memmap(Adapter):
     description = Description(
         name="memmap",
         summary="uint8 images in one .npy or .pt file, mapped into memory",
-        promises=promised(Promise.WORKERS),
+        promises=promised(Promise.WORKERS, Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION),
         requires=("torch",),
         variants={"": Variant(), "pt": Variant(options={"file": "pt"})},
         on_disk="memmap-1",

@@ -39,7 +39,7 @@ class Resident(Adapter):
     description = Description(
         name="resident",
         summary="all samples as float32 tensors in memory, of the CPU or of the CUDA device",
-        promises=promised(Promise.WORKERS),
+        promises=promised(Promise.WORKERS, Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION),
         requires=("torch",),
         variants={"": Variant(), "device": Variant(options={"on_device": True})},
     )

@@ -15,7 +15,7 @@ class TfSlices(Adapter):
     description = Description(
         name="tf_slices",
         summary="tf.data.Dataset.from_tensor_slices over arrays in memory, without TFDS",
-        promises=promised(Promise.WORKERS),
+        promises=promised(Promise.WORKERS, Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION),
         requires=("tensorflow", "torch"),
         extra="tf",
     )

@@ -31,7 +31,7 @@ class TfdsBuilder(TfdsAdapter):
     description = Description(
         name="tfds_builder",
         summary="a TFDS builder's sharded TFRecords, interleaved: for data larger than memory",
-        promises=promised(Promise.WORKERS),
+        promises=promised(Promise.WORKERS, Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION),
         requires=("tensorflow", "tensorflow_datasets", "torch"),
         extra="tf",
         variants={"": Variant(shuffle_buffer=SHUFFLE_BUFFER)},

@@ -34,7 +34,7 @@ class TfdsNumpy(TfdsAdapter):
     description = Description(
         name="tfds_numpy",
         summary="TFDS in memory, tf.data, read as NumPy: the article's mixture with epochs and equal work",
-        promises=promised(Promise.WORKERS),
+        promises=promised(Promise.WORKERS, Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION),
         requires=("tensorflow", "tensorflow_datasets", "torch"),
         extra="tf",
         variants={
@@ -52,4 +52,6 @@ class TfdsNumpy(TfdsAdapter):
         samples = filled(from_disk(directory).cache()) if options.cache else in_memory(directory)
         buffer = len(source) if options.shuffle_buffer is None else options.shuffle_buffer
         batches = batched(shuffled(samples, buffer, request), request, autotune=options.autotune)
-        return ClosingLoader(as_torch(batches if options.autotune else untuned(batches)), len(source), request)
+        return ClosingLoader(
+            as_torch(batches if options.autotune else untuned(batches)), len(source), request
+        )

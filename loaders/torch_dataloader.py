@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loaderproof.loaders._epochs import ClosingLoader, Order, options_of
-from loaderproof.loaders.contract import ALL_PROMISES, Adapter, Description, Loader, Request, Source, Variant
+from loaderproof.loaders.contract import (
+    Adapter,
+    Description,
+    Loader,
+    Promise,
+    Request,
+    Source,
+    Variant,
+    promised,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,7 +49,7 @@ class TorchDataLoader(Adapter):
     description = Description(
         name="torch_dataloader",
         summary="torch.utils.data.DataLoader over a map-style data set: the article's plain PyTorch",
-        promises=ALL_PROMISES,
+        promises=promised(Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION),
         requires=("torch",),
         variants={"": Variant(), "persistent": Variant(options={"persistent_workers": True}, min_workers=1)},
     )

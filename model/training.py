@@ -70,9 +70,10 @@ def run_pass(batches: Batches, accelerator: Accelerator, step: Step, laps: list[
     samples, count, loss = 0, 0, None
     accelerator.synchronize()
     started = asked = stamp()
-    for images, labels in batches:
+    for batch in batches:
         received = stamp()
-        images, labels = accelerator.put(images), accelerator.put(labels)  # noqa: PLW2901 - frees the host's batch
+        images, labels = accelerator.put(batch[0]), accelerator.put(batch[1])
+        del batch  # frees the host's
         transferred = stamp()
         loss = accelerator.run(step, images, labels)
         stepped = stamp()

@@ -98,6 +98,19 @@ class Catalogue:
         self._measure(flat, found)
         return found
 
+    def named(self, images: np.ndarray, ids: np.ndarray) -> Found:
+        """Take each image of a batch for the sample whose place in the source it carries.
+
+        Args:
+            images: as for `find`.
+            ids: int64, N; one that is no place in the source leaves its image unknown.
+        """
+        places = np.where((ids >= 0) & (ids < len(self.labels)), ids, UNKNOWN).astype(np.int64)
+        found = Found(places, np.full(len(ids), np.inf), places != UNKNOWN)
+        if len(images) == len(ids) and images[:1].size == self.pixels[0].size:
+            self._measure(images.reshape(len(images), -1), found)
+        return found
+
     def _find_exact(self, flat: np.ndarray, found: Found) -> None:
         hashes = self.fingerprint.of_pixels(quantised(flat))
         place = np.minimum(np.searchsorted(self._sorted, hashes), len(self._sorted) - 1)

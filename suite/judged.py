@@ -66,7 +66,12 @@ class Judged:
 
     def timed_scenario(self) -> Scenario:
         """Return a scenario over as many samples of the data as the options say, shuffled."""
-        return self.data_scenario("train", self.session.settings.samples, shuffle=True, seed=1)
+        return self.data_scenario("train", self.session.settings.samples, shuffle=True, seed=self.seed)
+
+    @property
+    def seed(self) -> int:
+        """The seed of this run."""
+        return self.session.settings.seed
 
     def note(self, kind: str, figures: dict[str, Any]) -> None:
         """Keep figures for the table at the end."""
@@ -164,17 +169,16 @@ def samples(seen: Observation, places: Iterable[int], limit: int = 5) -> str:
     return f"{len(chosen)}: {named}{', ...' if len(chosen) > limit else ''}"
 
 
-def repeat_command(paths: list[str], settings: dict[str, str], item: str, case: Case) -> str:
+def repeat_command(paths: list[str], settings: list[str], item: str, case: Case) -> str:
     """Return the command line that repeats one test.
 
     Args:
         paths: where the suite is.
-        settings: the options that were given.
+        settings: the options that were given, as words.
         item: name of the test with its parameters.
         case: the loader.
     """
-    chosen = [part for option, value in settings.items() for part in (option, value)]
     # Alone it shares its label with no other loader; the names in an expression take few characters.
     name = item.replace(f"@{case.spec}", "")
     expression = " and ".join(re.findall(r"[\w:+\-.\[\]\\/]+", name))
-    return shlex.join(["pytest", *paths, "--loader", case.spec, *chosen, "-k", expression])
+    return shlex.join(["pytest", *paths, "--loader", case.spec, *settings, "-k", expression])

@@ -33,6 +33,8 @@ class Scenario:
             f"{self.data}{limit}, {request.split}, batch_size={request.batch_size}, shuffle={request.shuffle}"
         )
         asked += f", seed={request.seed}, drop_last={request.drop_last}, num_workers={request.num_workers}"
+        asked += f", rank={request.rank} of {request.world_size}" if request.world_size > 1 else ""
+        asked += ", augment=True" if request.augment else ""
         return asked + "".join(f", {name}={value!r}" for name, value in request.options.items())
 
 
@@ -75,6 +77,7 @@ class Epoch:
         error: float64, samples; largest difference of a value from the source.
         placed: bool, samples; whether each pixel lies where it lay in the source.
         ended: whether the loader stopped by itself.
+        extras: what else the batches carried, by name, each of shape (samples,).
     """
 
     number: int
@@ -84,6 +87,7 @@ class Epoch:
     error: np.ndarray
     placed: np.ndarray
     ended: bool
+    extras: dict[str, np.ndarray] = field(default_factory=dict)
 
     def batch_of(self, sample: int) -> int:
         """Return which batch held the sample with this place in the epoch."""

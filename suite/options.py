@@ -16,9 +16,11 @@ _DEFAULTS = {
     "--loader-workers": "0,2",
     "--loader-device": "auto",
     "--loader-samples": "6400",
+    "--loader-seed": "1",
     "--loader-isolation": "process",
     "--loader-timeout": "60",
 }
+_FLAGS = ("--loader-soak",)
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Settings:
         isolation: `process` or `none`.
         timeout_s: the longest that a small experiment may take.
         samples: training samples in a timed epoch; None for all.
+        seed: of every random choice that the suite asks for or makes.
+        soak: whether the long tests of life and death run, too.
     """
 
     loaders: tuple[str, ...]
@@ -42,6 +46,8 @@ class Settings:
     isolation: str
     timeout_s: float
     samples: int | None
+    seed: int = 1
+    soak: bool = False
 
 
 def add(parser: pytest.Parser) -> None:
@@ -82,6 +88,18 @@ def add(parser: pytest.Parser) -> None:
         help="training samples in a timed epoch, or all (default: %(default)s)",
     )
     group.addoption(
+        "--loader-seed",
+        metavar="N",
+        default=_DEFAULTS["--loader-seed"],
+        help="seed of every random choice (default: %(default)s)",
+    )
+    group.addoption(
+        "--loader-soak",
+        action="store_true",
+        default=False,
+        help="run the long tests of life and death, too: many epochs, a full /dev/shm",
+    )
+    group.addoption(
         "--loader-isolation",
         choices=("process", "none"),
         default=_DEFAULTS["--loader-isolation"],
@@ -111,13 +129,18 @@ def read(config: pytest.Config) -> Settings:
         isolation=config.getoption("--loader-isolation"),
         timeout_s=_positive("--loader-timeout", config.getoption("--loader-timeout")),
         samples=None if samples == "all" else _count("--loader-samples", samples),
+        seed=_seed(config.getoption("--loader-seed")),
+        soak=config.getoption("--loader-soak"),
     )
 
 
-def given(config: pytest.Config) -> dict[str, str]:
-    """Return the options that differ from their defaults, but for the loaders."""
+def given(config: pytest.Config) -> list[str]:
+    """Return the options that differ from their defaults, but for the loaders, as words of a command."""
     values = {option: str(config.getoption(option)) for option in _DEFAULTS}
-    return {option: value for option, value in values.items() if value != _DEFAULTS[option]}
+    words = [
+        word for option, value in values.items() if value != _DEFAULTS[option] for word in (option, value)
+    ]
+    return words + [flag for flag in _FLAGS if config.getoption(flag)]
 
 
 def _workers(text: str) -> tuple[int, ...]:
@@ -131,6 +154,14 @@ def _workers(text: str) -> tuple[int, ...]:
 def _count(option: str, text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         msg = f"{option} {text!r}: give a whole number above 0, or all"
+        raise pytest.UsageError(msg)
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    # Adapters derive further seeds of 32 bits from it.
+    if not text.isdecimal() or int(text) >= 2**31:
+        msg = f"--loader-seed {text!r}: give a whole number below 2147483648"
         raise pytest.UsageError(msg)
     return int(text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,11 @@ from loaderproof.suite.observation import Batch, Epoch, Scenario
 _HASHED_AT_ONCE = 64
 
 
+_ID = "id"
+Extras = Mapping[str, torch.Tensor]
+_Record = tuple[Batch, Found, np.ndarray, dict[str, np.ndarray]]
+
+
 class NotABatch(TypeError):
     """What came is no pair of tensors."""
 
@@ -35,10 +40,10 @@ class Recorder:
 
     def epoch(self, number: int, loader: Loader) -> Epoch:
         """Watch one whole pass, or as much of it as an endless one is worth."""
-        records: list[tuple[Batch, Found, np.ndarray]] = []
+        records: list[_Record] = []
         came = 0
-        for images, labels in pairs(loader):
-            records.append(self._record(images, labels))
+        for images, labels, extras in batches(loader):
+            records.append(self._record(images, labels, extras))
             came += records[-1][0].size
             if came > self._limit or len(records) > self._limit:
                 return _as_epoch(number, records, ended=False)
@@ -49,7 +54,7 @@ class Recorder:
         for batch, pair, was in self._kept:
             batch.changed = digest(pair) != was
 
-    def _record(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[Batch, Found, np.ndarray]:
+    def _record(self, images: torch.Tensor, labels: torch.Tensor, extras: Extras) -> _Record:
         batch = Batch(
             tuple(images.shape),
             tuple(labels.shape),
@@ -59,18 +64,45 @@ class Recorder:
         )
         self._kept.append((batch, (images, labels), digest((images, labels))))
         array, flat = as_array(images), as_array(labels).reshape(-1)
-        found = self._catalogue.find(array if batch.size == len(array) else array[None])
-        return batch, found, flat[: len(found.index)].astype(np.int64)
+        array = array if batch.size == len(array) else array[None]
+        carried = {name: as_array(value) for name, value in extras.items()}
+        by_id = _ID in carried
+        found = self._catalogue.named(array, carried[_ID]) if by_id else self._catalogue.find(array)
+        return batch, found, flat[: len(found.index)].astype(np.int64), carried
 
 
 def pairs(loader: Loader) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield the batches of one epoch.
+    """Yield the images and labels of each batch of one epoch.
 
     Raises:
         NotABatch: something else than a pair of tensors came.
     """
+    return ((images, labels) for images, labels, _ in batches(loader))
+
+
+def batches(loader: Loader) -> Iterator[tuple[torch.Tensor, torch.Tensor, Extras]]:
+    """Yield the images, the labels and what else each batch of one epoch carries.
+
+    Raises:
+        NotABatch: something else than a pair of tensors came, or than a dict of tensors beside it.
+    """
     for number, batch in enumerate(loader):
-        yield checked(batch, number)
+        if isinstance(batch, (tuple, list)) and len(batch) == 3 and isinstance(batch[2], Mapping):
+            images, labels = checked(tuple(batch[:2]), number)
+            yield images, labels, _checked_extras(batch[2], len(images), number)
+        else:
+            yield *checked(batch, number), {}
+
+
+def _checked_extras(extras: Mapping[str, Any], count: int, number: int) -> Extras:
+    for name, value in extras.items():
+        if not isinstance(value, torch.Tensor) or tuple(value.shape) != (count,):
+            msg = (
+                f"batch {number} of {count} samples carries {_describe(value)} as {name!r};"
+                f" expected a tensor of shape ({count},)"
+            )
+            raise NotABatch(msg)
+    return extras
 
 
 def checked(batch: Any, number: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -139,18 +171,22 @@ def as_array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().cpu().numpy()
 
 
-def _as_epoch(number: int, records: list[tuple[Batch, Found, np.ndarray]], *, ended: bool) -> Epoch:
+def _as_epoch(number: int, records: list[_Record], *, ended: bool) -> Epoch:
     def joined(parts: list[np.ndarray], dtype: type) -> np.ndarray:
         return np.concatenate(parts) if parts else np.empty(0, dtype)
 
+    found = [record[1] for record in records]
+    carried = [record[3] for record in records]
+    names = set.intersection(*map(set, carried)) if carried else set()
     return Epoch(
         number,
-        [batch for batch, _, _ in records],
-        joined([found.index for _, found, _ in records], np.int64),
-        joined([labels for _, _, labels in records], np.int64),
-        joined([found.error for _, found, _ in records], np.float64),
-        joined([found.placed for _, found, _ in records], bool),
+        [record[0] for record in records],
+        joined([one.index for one in found], np.int64),
+        joined([record[2] for record in records], np.int64),
+        joined([one.error for one in found], np.float64),
+        joined([one.placed for one in found], bool),
         ended,
+        {name: np.concatenate([extras[name] for extras in carried]) for name in sorted(names)},
     )
 
 

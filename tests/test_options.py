@@ -23,16 +23,18 @@ def config(pytester):
 
 
 def test_defaults(config):
-    """Without options every loader is judged on 8,192 glyphs, with the workers 0 and 2, a minute at the most."""
+    """Without options every loader is judged on 6,400 glyphs, with the workers 0 and 2, a minute at the most."""
     assert SETTINGS == options.read(config())
 
 
 def test_every_option_is_read(config):
     """Each option reaches its setting."""
     words = "--loader a --loader b.py:c --loader-data probe --loader-workers=4,0,4 --loader-device cpu"
-    words += " --loader-isolation none --loader-timeout 1.5 --loader-samples all"
+    words += (
+        " --loader-isolation none --loader-timeout 1.5 --loader-samples all --loader-seed 5 --loader-soak"
+    )
 
-    assert Settings(("a", "b.py:c"), "probe", (4, 0), "cpu", "none", 1.5, None) == options.read(
+    assert Settings(("a", "b.py:c"), "probe", (4, 0), "cpu", "none", 1.5, None, 5, True) == options.read(
         config(*words.split())
     )
 
@@ -47,6 +49,7 @@ def test_a_timeout_may_be_endless(config):
     [
         ("--loader-workers", ["", "two", "-1", "0,,2", "1.5"], "give whole numbers"),
         ("--loader-timeout", ["", "0", "-1", "soon", "nan"], "give a number above 0"),
+        ("--loader-seed", ["", "-1", "x", "2147483648"], "give a whole number below 2147483648"),
         ("--loader-samples", ["", "0", "-64", "0.5", "inf", "some"], "give a whole number above 0, or all"),
     ],
 )
@@ -59,9 +62,11 @@ def test_senseless_values_are_refused(config, option, values, remedy):
 
 def test_given_options_are_those_that_differ(config):
     """What repeats a run are the options that differ from their defaults; loaders are named apart."""
-    words = ("--loader", "a", "--loader-data", "probe", "--loader-workers", "0,2", "--loader-timeout", "5")
+    words = "--loader a --loader-data probe --loader-workers 0,2 --loader-timeout 5 --loader-soak".split()
 
-    assert {"--loader-data": "probe", "--loader-timeout": "5"} == options.given(config(*words))
+    assert ["--loader-data", "probe", "--loader-timeout", "5", "--loader-soak"] == options.given(
+        config(*words)
+    )
 
 
 def labels(description: Description, workers: tuple[int, ...] = (0, 2)) -> list[str]:
@@ -100,7 +105,7 @@ def test_repeat_command_is_one_line_for_a_shell():
     """What a shell would take apart is quoted, and what -k would not understand is left out."""
     case = Case("my file.py:make", "my loader@my file.py:make", Description(name="my loader"))
 
-    command = repeat_command(["suite/"], {"--loader-data": "probe:9"}, f"test_x[{case.label}-KeyError]", case)
+    command = repeat_command(["suite/"], ["--loader-data", "probe:9"], f"test_x[{case.label}-KeyError]", case)
 
     assert (
         "pytest suite/ --loader 'my file.py:make' --loader-data probe:9 -k 'test_x[my and loader-KeyError]'"

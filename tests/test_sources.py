@@ -128,7 +128,8 @@ def test_probe_carries_its_ids():
     for probe in probes.values():
         bits = probe.images.reshape(50, -1)[:, :24] > 127
         assert probe.ids.tolist() == (bits << np.arange(24)).sum(1).tolist()
-        assert f"id-{probe.ids[3]:08d}" == probe.key(3)
+        assert probe.key(3).endswith(f".{probe.ids[3]:08d}")
+        assert len(probe) == len({probe.key(index) for index in range(len(probe))})
         assert probe.labels.tolist() == sorted(probe.labels)
         assert {0, 255} <= set(probe.images[0].ravel().tolist())
     assert not set(probes["train"].ids) & set(probes["test"].ids)

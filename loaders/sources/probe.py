@@ -53,8 +53,8 @@ class Probe(ArraySource):
     ids: np.ndarray
 
     def key(self, index: int) -> str:
-        """Return the file name of one sample, without its ending."""
-        return f"id-{self.ids[index]:08d}"
+        """Return the file name of one sample, without its ending: one as people give them."""
+        return f"class {self.labels[index] % 3}/v1.5 größe.{self.ids[index]:08d}"
 
 
 def label_of(ids: np.ndarray, classes: int) -> np.ndarray:

@@ -32,8 +32,9 @@ def plain(subject: Judged) -> Scenario:
     return subject.scenario(COLOUR, batch_size=4)
 
 
-def shuffled(subject: Judged, seed: int = 1) -> Scenario:
-    """Return three epochs in a random order."""
+def shuffled(subject: Judged, seed: int | None = None) -> Scenario:
+    """Return three epochs in a random order, with the seed of the run or another."""
+    seed = subject.seed if seed is None else seed
     return subject.scenario(COLOUR, epochs=3, batch_size=4, shuffle=True, seed=seed)
 
 
@@ -49,7 +50,9 @@ def rest_dropped(subject: Judged) -> Scenario:
     Two workers that each drop a rest of their own drop more than a batch here.
     """
     shuffle = Promise.SHUFFLE in subject.case.description.promises
-    return subject.scenario(COLOUR, epochs=4, batch_size=7, drop_last=True, shuffle=shuffle, seed=1)
+    return subject.scenario(
+        COLOUR, epochs=4, batch_size=7, drop_last=True, shuffle=shuffle, seed=subject.seed
+    )
 
 
 def without_workers(scenario: Scenario) -> Scenario:

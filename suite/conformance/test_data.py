@@ -15,7 +15,7 @@ def test_every_sample_of_the_data_once(subject: Judged, split: str) -> None:
     """Every sample of the data comes exactly once in an epoch, with its label."""
     if subject.case.description.tolerance:
         pytest.skip("its values are not exact, so whole data cannot be told by them; the small probes are")
-    scenario = subject.data_scenario(split, shuffle=True, seed=1)
+    scenario = subject.data_scenario(split, shuffle=True, seed=subject.seed)
     found = subject.run("experiments:coverage", scenario, times=PATIENCE)
     if not found.complete:
         different = subject.run("experiments:difference", scenario, times=PATIENCE)

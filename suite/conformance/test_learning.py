@@ -18,7 +18,7 @@ def test_network_learns_as_from_resident_data(subject: Judged) -> None:
     first = subject.session.first_of(subject.case.spec)
     if subject.case.label != first.label:
         pytest.skip(f"real training is slow, so that of {first.label} stands for all variants")
-    training = subject.data_scenario("train", TRAINING, shuffle=True, seed=1)
+    training = subject.data_scenario("train", TRAINING, shuffle=True, seed=subject.seed)
     testing = subject.data_scenario("test", TESTING, batch_size=500)
     owed = subject.reference_accuracy(training, testing)
     got = subject.run("learning:accuracy", training, testing=testing, times=4)

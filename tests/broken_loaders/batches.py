@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from honest import DATA, Honest, fails
+from honest import DATA, WITH_WORKERS, Honest, fails
 from torch import Tensor
 
-from loaderproof.loaders import ALL_PROMISES, Promise
+from loaderproof.loaders import Promise
 
 
 @fails("test_shapes", DATA)
@@ -245,7 +245,7 @@ class ClassesSortedAsText(Honest):
     "test_every_sample_once",
     DATA,
     rows=["C1"],
-    promises=ALL_PROMISES - {Promise.LENGTH, Promise.DROP_LAST},
+    promises=WITH_WORKERS - {Promise.LENGTH, Promise.DROP_LAST},
 )
 class CopyInEachWorker(Honest):
     """Each worker reads everything."""
@@ -259,7 +259,7 @@ class CopyInEachWorker(Honest):
     "test_every_sample_once",
     DATA,
     rows=["C19"],
-    promises=ALL_PROMISES - {Promise.LENGTH, Promise.DROP_LAST},
+    promises=WITH_WORKERS - {Promise.LENGTH, Promise.DROP_LAST},
 )
 class OneWorkerWorks(Honest):
     """The first worker reads its share, the others read nothing."""
@@ -273,7 +273,7 @@ class OneWorkerWorks(Honest):
     "test_labels_belong_to_their_samples",
     DATA,
     rows=["H11"],
-    promises=ALL_PROMISES,
+    promises=WITH_WORKERS,
 )
 class WorkersShareAFile(Honest):
     """Workers share one position in the file of labels, so each reads what the other was to read."""

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator
 
 import torch
-from honest import DATA, NO_WORKERS, Honest, fails
+from honest import DATA, NO_WORKERS, WITH_WORKERS, Honest, fails
 from torch import Tensor
 
-from loaderproof.loaders import ALL_PROMISES, Promise, Request, Source
+from loaderproof.loaders import Promise, Request, Source
 
 Batch = tuple[Tensor, Tensor]
 
@@ -225,7 +225,7 @@ class RestFirst(Honest):
         return ([places[:rest]] if rest else []) + super().batches(places[rest:])
 
 
-@fails("test_batch_sizes", rows=["D4"], promises=ALL_PROMISES)
+@fails("test_batch_sizes", rows=["D4"], promises=WITH_WORKERS)
 class RestInEachWorker(Honest):
     """Each worker batches its own share, and comes to a rest of its own."""
 
@@ -246,7 +246,7 @@ class RestKept(Honest):
         return [places[start : start + size] for start in range(0, len(places), size)]
 
 
-@fails("test_drop_last", rows=["C3", "D2"], promises=ALL_PROMISES)
+@fails("test_drop_last", rows=["C3", "D2"], promises=WITH_WORKERS)
 class RestDroppedInEachWorker(Honest):
     """Each worker drops the rest of its own share."""
 

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from loaderproof.loaders import ALL_PROMISES, Loader, Promise, Request, Source, Variant, promised
+from loaderproof.loaders import Loader, Promise, Request, Source, Variant, promised
 from loaderproof.loaders.function import adapter
 
-NO_WORKERS = promised(Promise.WORKERS)
+NO_WORKERS = promised(Promise.WORKERS, Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION)
+WITH_WORKERS = NO_WORKERS | {Promise.WORKERS}
 BUFFER = 300
 # Whatever is wrong with the content of a small probe is wrong with the whole data too.
 DATA = "test_every_sample_of_the_data_once"
@@ -125,7 +126,7 @@ class Plain(Honest):
     """Reads sample by sample."""
 
 
-@fails(promises=ALL_PROMISES)
+@fails(promises=WITH_WORKERS)
 def workers(source: Source, request: Request) -> Loader:
     """Leaves batching, shuffling and processes to a DataLoader."""
     return DataLoader(

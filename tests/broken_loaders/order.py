@@ -8,10 +8,10 @@ import random
 from collections.abc import Iterator
 
 import numpy as np
-from honest import Honest, fails, through_buffer
+from honest import WITH_WORKERS, Honest, fails, through_buffer
 from torch import Tensor
 
-from loaderproof.loaders import ALL_PROMISES, Request, Source
+from loaderproof.loaders import Request, Source
 
 UNSHUFFLED = "test_unshuffled_order_is_source_order"
 SHUFFLED = "test_shuffled_order_differs_from_source_order"
@@ -42,7 +42,7 @@ class NamesSortedAsText(Honest):
         return super().order() if self.request.shuffle else sorted(range(len(self.source)), key=str)
 
 
-@fails(UNSHUFFLED, rows=["B11"], promises=ALL_PROMISES)
+@fails(UNSHUFFLED, rows=["B11"], promises=WITH_WORKERS)
 class WorkersDrainedInTurn(Honest):
     """Every worker has each second sample, and what the first has comes first."""
 
@@ -119,7 +119,7 @@ class EpochCountedInACopy(Honest):
         return Honest.__iter__(worker)
 
 
-@fails(SAME_SEED, rows=["J4"], promises=ALL_PROMISES)
+@fails(SAME_SEED, rows=["J4"], promises=WITH_WORKERS)
 class SeedForWorkersOnly(Honest):
     """The seed arrives in workers, and without them nowhere."""
 

@@ -16,7 +16,7 @@ from loaderproof.loaders import Deviation, Loader, Promise, Request, Source, Var
 from loaderproof.loaders.function import adapter
 
 ISSUE = "https://example.org/issues/1"
-NO_WORKERS = promised(Promise.WORKERS)
+NO_WORKERS = promised(Promise.WORKERS, Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION)
 
 
 class Right:
