@@ -43,6 +43,9 @@ def loaders(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
     """Return the table of loaders as text for a terminal of some width."""
     ordered = sorted(rows, key=lambda row: (row.rank is None, row.rank or 0))
     caption = next((f"training {_caption(row.training)}" for row in ordered if row.training), "")
+    # Said below: beside so many figures there is no room for words.
+    notes = [f"{row.label} is not ranked: {row.reason}" for row in ordered if row.reason]
+    caption = "\n".join([caption, *(notes if caption else [])])
     return _draw(_LOADERS, [_loader(row) for row in ordered], caption, width, colour=colour)
 
 
@@ -106,7 +109,7 @@ def _loader(row: Standing) -> list[str]:
     kept = f"{len(row.passed)}/{row.owed}" if row.owed else "-"
     if row.deviating:
         kept += f" ({len(row.deviating)} declared)"
-    rank = str(row.rank) if row.rank else f"- {row.reason}"
+    rank = str(row.rank) if row.rank else "-"
     if not row.training or not row.to_ceiling:
         return [row.label, kept, *["-"] * 7, rank]
     figures = row.training

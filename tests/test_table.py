@@ -75,10 +75,18 @@ def test_every_figure_has_its_cell():
 
 
 def test_what_was_not_measured_is_a_dash():
-    """A loader that was not timed has dashes and the reason why it has no rank."""
+    """A loader that was not timed has dashes."""
     row = Standing("mine", ["test_a"], failed=["test_b"], reason="not timed")
 
-    assert ["mine", "1/2", *["-"] * 7, "- not timed"] == cells(shown(row)[1])
+    assert ["mine", "1/2", *["-"] * 8] == cells(shown(row)[1])
+
+
+def test_why_a_loader_has_no_rank():
+    """Where loaders are ranked, it is said below of each that is not why."""
+    one = Standing("one", training=FIGURES, rank=1)
+    other = Standing("other", training=FIGURES, reason="unequal work: 96 to 104 samples for 100")
+
+    assert f"other is not ranked: {other.reason}" == shown(one, other)[-1]
 
 
 def test_the_first_comes_first():
