@@ -1,0 +1,110 @@
+"""The page of each property, made from the docstring of its test and from the loaders that break it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from loaderproof.suite import conformance
+
+FOLDER = Path(__file__).parents[1] / "docs" / "properties"
+BROKEN = "../../tests/broken_loaders"
+# In the order in which they stand in a docstring.
+PARTS = ("Why", "Reports", "Causes", "Remedy")
+OPTIONAL = {"Reports"}
+
+
+@dataclass(frozen=True)
+class Property:
+    """What a conformance test says of itself.
+
+    Attributes:
+        name: of the test, without `test_`.
+        rule: what is asserted.
+        parts: the further paragraphs of its docstring, by their headings.
+        promises: what an adapter must promise for it.
+        chapter: the file that it stands in.
+    """
+
+    name: str
+    rule: str
+    parts: dict[str, str]
+    promises: tuple[str, ...]
+    chapter: str
+
+    @classmethod
+    def of(cls, test: Callable[..., object]) -> Property:
+        """Read a test function."""
+        first, *more = [" ".join(part.split()) for part in inspect.getdoc(test).split("\n\n")]
+        marks = getattr(test, "pytestmark", [])
+        promises = tuple(str(one) for mark in marks if mark.name == "promises" for one in mark.args)
+        parts = dict(re.match(r"(\w+): (.*)", part).groups() for part in more)
+        chapter = test.__module__.rpartition(".test_")[2]
+        return cls(test.__name__.removeprefix("test_"), first, parts, promises, chapter)
+
+
+def properties() -> list[Property]:
+    """Return every property, chapter by chapter."""
+    found = pkgutil.iter_modules(conformance.__path__, f"{conformance.__name__}.")
+    modules = [importlib.import_module(one.name) for one in found]
+    return [
+        Property.of(value)
+        for module in modules
+        for name, value in vars(module).items()
+        if name.startswith("test_") and value.__module__ == module.__name__
+    ]
+
+
+def page(one: Property, loaders: Iterable[tuple[str, str]], report: str) -> str:
+    """Return the page of a property.
+
+    Args:
+        one: the property.
+        loaders: the broken loaders that fail it: file and name.
+        report: the failure of one of them.
+    """
+    owed = f"promises {', '.join(f'`{name}`' for name in one.promises)}" if one.promises else "is a loader"
+    parts = {**one.parts, "Reports": _links(one.parts["Reports"])} if "Reports" in one.parts else one.parts
+    texts = {
+        "Why": parts.get("Why", ""),
+        "When it fails": f"```\n{report}\n```" if report else "",
+        "Usual causes": parts.get("Causes", ""),
+        "Remedy": parts.get("Remedy", ""),
+        "Public reports": parts.get("Reports", ""),
+        "Loaders that break it": ", ".join(
+            f"[`{name}`]({BROKEN}/{file}.py)" for file, name in sorted(loaders)
+        ),
+    }
+    heading = f"# {one.name}\n\n**{one.rule}**\n\nAsked of whatever {owed}: `test_{one.name}`.\n"
+    return heading + "".join(f"\n## {title}\n\n{text}\n" for title, text in texts.items() if text)
+
+
+def index(all_of_them: Iterable[Property]) -> str:
+    """Return the list of all pages."""
+    lines = ["# Properties", "", "What a loader is asked for, chapter by chapter; each leads to its page."]
+    chapter = ""
+    for one in all_of_them:
+        if one.chapter != chapter:
+            chapter = one.chapter
+            lines += ["", f"## {chapter.replace('_', ' ').capitalize()}", ""]
+        owed = f" ({', '.join(one.promises)})" if one.promises else ""
+        lines.append(f"- [{one.name}]({one.name}.md){owed}: {one.rule}")
+    return "\n".join(lines) + "\n"
+
+
+def without_command(report: str) -> str:
+    """Return a report without what differs from run to run: the command, and what follows the rows."""
+    rows = report.partition("\n\n")[2].partition("\n\n")[0].splitlines()
+    head = report.partition("\n")[0]
+    kept = [line for line in rows if not line.startswith("  repeat")]
+    return "\n".join([head, "", *kept])
+
+
+def _links(reports: str) -> str:
+    link = r"[\1#\2](https://github.com/\1/issues/\2)"
+    return re.sub(r"([\w.-]+/[\w.-]+)#(\d+)", link, reports)
