@@ -46,26 +46,19 @@ class Pass:
     exhausted_ns: int
     ended_ns: int
 
-    @property
-    def seconds(self) -> float:
-        """Return how long the pass took until the device had done everything."""
-        return (self.ended_ns - self.started_ns) / 1e9
 
-
-def run_pass(batches: Batches, accelerator: Accelerator, step: Step, laps: list[int] | None = None) -> Pass:
+def run_pass(batches: Batches, accelerator: Accelerator, step: Step) -> Pass:
     """Go once over the batches and take a step on each; the device is awaited only at both ends.
 
     Args:
         batches: gives images and labels; iterated once, to its end.
         accelerator: where the steps run.
         step: takes images and labels on the device, returns the loss, a tensor of shape ().
-        laps: the list that readings are appended to, for a caller that looks on or wants to keep
-            them if the loader fails; a new one otherwise.
 
     Returns:
         Counts, the last loss and the readings.
     """
-    laps = [] if laps is None else laps
+    laps: list[int] = []
     stamp = time.perf_counter_ns
     samples, count, loss = 0, 0, None
     accelerator.synchronize()
@@ -119,23 +112,14 @@ class Evaluation:
         """Return the share of correct samples, 0 to 1; None if nothing was computed or nothing came."""
         return None if self.correct is None else self.correct / self.total
 
-    def __str__(self) -> str:
-        """Return the line to print after a test pass."""
-        if self.loss is None or self.accuracy is None:
-            return f"test loss not computed, {self.total} samples"
-        return f"test loss {self.loss:.4f}, {self.correct}/{self.total} correct, {self.accuracy:.2%}"
 
-
-def evaluate(
-    model: nn.Module, batches: Batches, accelerator: Accelerator, laps: list[int] | None = None
-) -> Evaluation:
+def evaluate(model: nn.Module, batches: Batches, accelerator: Accelerator) -> Evaluation:
     """Count what a network gets right in one pass over the batches.
 
     Args:
         model: returns log-probabilities of shape (N, classes); on the accelerator's device.
         batches: gives images and labels; iterated once, to its end.
         accelerator: where the steps run.
-        laps: see `run_pass`.
 
     Returns:
         Mean loss and counts, over the samples that the loader delivered; without any there is nothing to say.
@@ -153,7 +137,7 @@ def evaluate(
         return loss
 
     with _evaluating(model):
-        total = run_pass(batches, accelerator, step, laps).samples
+        total = run_pass(batches, accelerator, step).samples
     if accelerator.emulated or total == 0:
         return Evaluation(loss=None, correct=None, total=total)
     return Evaluation(loss=summed.item() / total, correct=int(correct.item()), total=total)
@@ -215,19 +199,13 @@ class Trainer:
         self.optimizer.step()
         return loss.detach()
 
-    def train_epoch(self, batches: Batches, laps: list[int] | None = None) -> Pass:
+    def train_epoch(self, batches: Batches) -> Pass:
         """Train on one pass over the batches; see `run_pass`."""
-        return run_pass(batches, self.accelerator, self.step, laps)
+        return run_pass(batches, self.accelerator, self.step)
 
-    def evaluate(self, batches: Batches, laps: list[int] | None = None) -> Evaluation:
+    def evaluate(self, batches: Batches) -> Evaluation:
         """Evaluate the network as it is on one pass over the batches; see `evaluate`."""
-        return evaluate(self.model, batches, self.accelerator, laps)
-
-
-def training_line(epoch: int, last_loss: float | None) -> str:
-    """Return the line to print after a training pass."""
-    loss = "not computed" if last_loss is None else f"{last_loss:.4f}"
-    return f"epoch {epoch}: last training loss {loss}"
+        return evaluate(self.model, batches, self.accelerator)
 
 
 @contextmanager

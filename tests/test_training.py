@@ -19,7 +19,6 @@ from loaderproof.model.training import (
     evaluate,
     run_pass,
     seeded,
-    training_line,
 )
 
 SHAPE = (8, 8, 1)
@@ -151,20 +150,6 @@ def test_first_wait_holds_the_loaders_start(monkeypatch: pytest.MonkeyPatch):
     assert 500 == received - asked
 
 
-def test_readings_survive_a_failing_loader():
-    """An error of the loader comes through as it is, and the list of the caller holds the steps before."""
-
-    def loader() -> Iterator[tuple[Tensor, Tensor]]:
-        yield from batches(2, 2)
-        raise OSError("disk gone")
-
-    laps: list[int] = []
-    with pytest.raises(OSError, match=r"^disk gone$"):
-        run_pass(loader(), Cpu(), first_label, laps)
-
-    assert len(STAMPS) * 2 == len(laps)
-
-
 def test_pass_lasts_until_the_device_is_done(monkeypatch: pytest.MonkeyPatch):
     """The time of a pass includes what the device has left to do at the end, not at the start."""
     now = [0]
@@ -176,7 +161,7 @@ def test_pass_lasts_until_the_device_is_done(monkeypatch: pytest.MonkeyPatch):
 
     result = run_pass(batches(2, 2), Busy(), first_label)
 
-    assert (0, 2.0) == (result.exhausted_ns - result.started_ns, result.seconds)
+    assert (0, 2 * 10**9) == (result.exhausted_ns - result.started_ns, result.ended_ns - result.started_ns)
 
 
 def test_training_is_negative_log_likelihood_with_adadelta():
@@ -322,20 +307,6 @@ def test_emulated_training_counts_and_computes_nothing():
     assert (7, None) == (result.samples, result.last_loss)
     assert (Evaluation(loss=None, correct=None, total=5), None) == (found, found.accuracy)
     assert equal(before, weights(trainer.model))
-
-
-def test_lines_to_print():
-    """The lines tell epoch and last loss, then loss, correct of total and percent."""
-    assert "epoch 3: last training loss 0.0625" == training_line(3, 0.0625)
-    assert "test loss 0.0625, 9890/10000 correct, 98.90%" == str(
-        Evaluation(loss=0.0625, correct=9890, total=10000)
-    )
-
-
-def test_lines_say_that_nothing_was_computed():
-    """Where nothing was computed the lines say so and show no figure."""
-    assert "epoch 1: last training loss not computed" == training_line(1, None)
-    assert "test loss not computed, 10 samples" == str(Evaluation(loss=None, correct=None, total=10))
 
 
 def test_seed_ends_with_its_block():
