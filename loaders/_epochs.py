@@ -1,95 +1,63 @@
-"""What the adapters have in common: their options, the order of an epoch, and its end."""
+"""What the adapters have in common: the order of an epoch, its end, and going on amid it."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from loaderproof.loaders.contract import Request
+from loaderproof.loaders._randomness import Purpose, seeds
+from loaderproof.loaders._requests import number_of_batches, share
+from loaderproof.loaders._resuming import Position, Progress
+from loaderproof.loaders.contract import Request, Uneven
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Batch: TypeAlias = "tuple[Tensor, Tensor]"
-Pick: TypeAlias = "Callable[[Tensor], Batch]"
-Options = TypeVar("Options")
+    from loaderproof.loaders.contract import Batch
 
-
-def options_of(kind: type[Options], request: Request) -> Options:
-    """Return a request's options as the dataclass that an adapter keeps them in.
-
-    Raises:
-        ValueError: there is no such option.
-    """
-    known = [field.name for field in fields(cast("Any", kind))]
-    unknown = [name for name in request.options if name not in known]
-    if unknown:
-        msg = f"no option {', '.join(map(repr, unknown))} here; there is {', '.join(known) or 'none'}"
-        raise ValueError(msg)
-    return cast("Options", cast("Any", kind)(**request.options))
-
-
-def number_of_batches(samples: int, request: Request) -> int:
-    """Return how many batches an epoch of so many samples has."""
-    full, rest = divmod(samples, request.batch_size)
-    return full + (rest > 0 and not request.drop_last)
+Rest: TypeAlias = "Callable[[int, int], Iterable[Batch]]"
 
 
 class Order:
-    """The order of the samples, each epoch another one if they are shuffled.
+    """The order of the samples, each epoch another one if they are shuffled; a rank has its share of it.
 
-    The seed and the number of epochs begun decide it, whether those epochs were read to their
-    end or not. To a DataLoader it is a sampler.
+    Seed and epoch alone decide it: any epoch is found at once, and all ranks find the same.
+    Dealing out comes after the shuffle, so that each epoch brings a rank other samples.
 
     Args:
         samples: how many there are.
-        request: says whether to shuffle, and the seed.
+        request: says whether to shuffle, the seed, and the rank.
     """
+
+    uneven = Uneven.PADDED
+    """Ranks that wait for each other after each batch need equally many. As torch's own
+    DistributedSampler does, the first samples of an epoch fill up the last round."""
 
     def __init__(self, samples: int, request: Request) -> None:
-        import torch
-
-        self._samples = samples
-        self._generator = torch.Generator().manual_seed(request.seed) if request.shuffle else None
+        self._samples, self._request = samples, request
 
     def __len__(self) -> int:
-        return self._samples
+        return share(self._samples, self._request, self.uneven)
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.next_epoch().tolist())
-
-    def next_epoch(self) -> Tensor:
-        """Return the places in the source of all samples (int64, N), in the order of a new epoch."""
+    def turns(self) -> Tensor:
+        """Return when each sample of this rank comes among those of all ranks (int64, its share)."""
         import torch
 
-        if self._generator is None:
+        return self._request.rank + self._request.world_size * torch.arange(len(self))
+
+    def epoch(self, number: int) -> Tensor:
+        """Return the places in the source of this rank's samples (int64, its share)."""
+        whole = self._whole(number)
+        return whole if self._request.world_size == 1 else whole[self.turns() % max(1, self._samples)]
+
+    def _whole(self, number: int) -> Tensor:
+        import torch
+
+        if not self._request.shuffle:
             return torch.arange(self._samples)
-        return torch.randperm(self._samples, generator=self._generator)
-
-
-class IndexedLoader:
-    """Batches that are picked out by index.
-
-    Args:
-        samples: how many there are.
-        pick: takes places in the source (int64, N) and returns the batch, in memory of its own.
-        request: says how to batch and shuffle.
-    """
-
-    def __init__(self, samples: int, pick: Pick, request: Request) -> None:
-        self._order = Order(samples, request)
-        self._pick = pick
-        self._batch_size = request.batch_size
-        self._length = number_of_batches(samples, request)
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[Batch]:
-        order, size = self._order.next_epoch(), self._batch_size
-        return (self._pick(order[start : start + size]) for start in range(0, self._length * size, size))
+        (seed,) = seeds(self._request.seed, Purpose.ORDER, number)
+        return torch.randperm(self._samples, generator=torch.Generator().manual_seed(seed))
 
 
 class ClosingLoader:
@@ -97,7 +65,7 @@ class ClosingLoader:
 
     Args:
         batches: gives an epoch each time that it is iterated.
-        samples: how many there are.
+        samples: how many an epoch has.
         request: says how to batch.
     """
 
@@ -110,7 +78,7 @@ class ClosingLoader:
         return self._length
 
     def __iter__(self) -> Iterator[Batch]:
-        epoch = self._epoch(self._batches)
+        epoch = self._epoch()
         self._begun.add(epoch)
         return epoch
 
@@ -120,6 +88,60 @@ class ClosingLoader:
             epoch.close()
         self._batches = ()
 
-    @staticmethod
-    def _epoch(batches: Iterable[Batch]) -> Iterator[Batch]:
-        yield from batches
+    def _epoch(self) -> Iterator[Batch]:
+        return _each(self._batches)
+
+
+class ResumingLoader(ClosingLoader):
+    """Epochs that can be left and gone on with, by a loader of the same request in another process.
+
+    Args:
+        rest: takes an epoch and a number of batches, and returns those of the epoch behind so many.
+        samples: how many there are in the source.
+        order: of the samples.
+        request: says how to batch.
+    """
+
+    def __init__(self, rest: Rest, samples: int, order: Order, request: Request) -> None:
+        super().__init__((), len(order), request)
+        self._rest = rest
+        self._progress = Progress(samples, len(self), request)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch comes next; without, each pass is the epoch after the last one begun."""
+        self._progress.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain data that says how many batches of which epoch were handed out."""
+        return self._progress.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next pass give the rest of the epoch that the state was taken in.
+
+        Raises:
+            ValueError: the state does not fit this loader.
+        """
+        self._progress.load_state_dict(state)
+
+    def close(self) -> None:
+        """End the epochs that are still going on, and let go of what they were read from."""
+        super().close()
+        self._rest = _nothing
+
+    def _epoch(self) -> Iterator[Batch]:
+        return _counted(self._rest, self._progress.begin())
+
+
+def _each(batches: Iterable[Batch]) -> Iterator[Batch]:
+    yield from batches
+
+
+def _counted(rest: Rest, position: Position) -> Iterator[Batch]:
+    for batch in rest(position.epoch, position.batch):
+        position.batch += 1
+        yield batch
+
+
+def _nothing(epoch: int, start: int) -> Iterable[Batch]:
+    del epoch, start
+    return ()

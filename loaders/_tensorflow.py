@@ -12,11 +12,19 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from loaderproof.loaders._epochs import Batch
-from loaderproof.loaders.contract import Request
+from loaderproof.loaders._epochs import ClosingLoader
+from loaderproof.loaders._requests import share
+from loaderproof.loaders.contract import Promise, Request, Uneven, promised
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from loaderproof.loaders.contract import Batch
+
+# tf.data saves an iterator with whatever lies in its buffers, in TensorFlow's own checkpoints: that is
+# no plain data. Its threads are its own, whatever the number of workers.
+AUGMENTING = promised(Promise.WORKERS, Promise.RESUMING)
+PLAIN = AUGMENTING - {Promise.AUGMENTATION}
 
 PARALLEL_CALLS = 4
 PREFETCH = 5
@@ -66,6 +74,14 @@ def shuffled(samples: Any, buffer: int, request: Request) -> Any:
     return samples.shuffle(max(1, buffer), seed=request.seed, reshuffle_each_iteration=True)
 
 
+def dealt(samples: Any, request: Request) -> Any:
+    """Return the part of a tf.data.Dataset that is the rank's; the first ranks may have a sample more.
+
+    Shuffled before, in the same order in all ranks, each epoch brings a rank other samples.
+    """
+    return samples.shard(request.world_size, request.rank) if request.world_size > 1 else samples
+
+
 def filled(samples: Any) -> Any:
     """Return a cached tf.data.Dataset after one pass over it.
 
@@ -80,15 +96,15 @@ def batched(samples: Any, request: Request, *, autotune: bool = False) -> Any:
     """Return the rest of the article's pipeline: batch, map, prefetch.
 
     Args:
-        samples: a tf.data.Dataset of (image uint8 HWC, label).
+        samples: a tf.data.Dataset of (image uint8 HWC, label), and maybe of more.
         request: says how to batch.
         autotune: whether tf.data chooses the parallel calls of map and the depth of prefetch.
     """
     tf = import_tensorflow()
     calls, depth = (tf.data.AUTOTUNE, tf.data.AUTOTUNE) if autotune else (PARALLEL_CALLS, PREFETCH)
 
-    def channels_first(images: Any, labels: Any) -> tuple[Any, Any]:
-        return tf.cast(tf.transpose(images, (0, 3, 1, 2)), tf.float32) / 255.0, labels
+    def channels_first(images: Any, *more: Any) -> tuple[Any, ...]:
+        return tf.cast(tf.transpose(images, (0, 3, 1, 2)), tf.float32) / 255.0, *more
 
     batches = samples.batch(request.batch_size, drop_remainder=request.drop_last)
     return batches.map(channels_first, num_parallel_calls=calls, deterministic=True).prefetch(depth)
@@ -116,12 +132,17 @@ def as_torch(batches: Any) -> Iterable[Batch]:
     return Wrapped(import_tfds().as_numpy(batches), torch.from_numpy)
 
 
+def epochs(batches: Iterable[Batch], samples: int, request: Request) -> ClosingLoader:
+    """Return a loader of what tf.data gives of so many samples after `dealt`."""
+    return ClosingLoader(batches, share(samples, request, Uneven.EXACT), request)
+
+
 class Wrapped:
     """Batches of another library as torch tensors.
 
     Args:
-        batches: gives (images, labels), from the start each time that it is iterated.
-        wrap: makes a tensor of either.
+        batches: gives (images, labels), and maybe a dict, from the start each time that it is iterated.
+        wrap: makes a tensor of each.
     """
 
     def __init__(self, batches: Iterable[Any], wrap: Callable[[Any], Tensor]) -> None:
@@ -129,5 +150,9 @@ class Wrapped:
         self._wrap = wrap
 
     def __iter__(self) -> Iterator[Batch]:
-        for images, labels in self._batches:
-            yield self._wrap(images), self._wrap(labels)
+        for images, labels, *more in self._batches:
+            pair = self._wrap(images), self._wrap(labels)
+            if more:
+                yield *pair, {name: self._wrap(value) for name, value in more[0].items()}
+            else:
+                yield pair

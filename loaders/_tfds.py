@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,21 @@ FORMAT = "tfds-1"
 SHARDS = 8
 SPLIT = "samples"
 _FOLDER = Path("source_builder", "1.0.0")
+
+
+@dataclass(frozen=True)
+class Buffered:
+    """How a pipeline shuffles.
+
+    Attributes:
+        shuffle_buffer: samples that each random choice is made from; None for all.
+    """
+
+    shuffle_buffer: int | None = None
+
+    def buffer(self, count: int) -> int:
+        """Return how many samples each random choice is made from, of so many that there are."""
+        return count if self.shuffle_buffer is None else self.shuffle_buffer
 
 
 class TfdsAdapter(Adapter):

@@ -211,6 +211,9 @@ class Description:
         on_error: what becomes of a sample that cannot be read.
         read_ahead: batches that each worker (without workers: the loader) reads ahead of its
             consumer at the most; None if nothing is promised.
+        own_data: whether it reads data of its own, and gets no source.
+        batch_size: of the batches that it gives whatever size is asked for; None if it heeds that.
+        splits: that it can be asked for; one that reads data of its own may have fewer.
     """
 
     name: str
@@ -227,6 +230,9 @@ class Description:
     uneven: Uneven = Uneven.EXACT
     on_error: OnError = OnError.RAISE
     read_ahead: int | None = None
+    own_data: bool = False
+    batch_size: int | None = None
+    splits: tuple[str, ...] = ("train", "test")
 
 
 class Adapter(ABC):

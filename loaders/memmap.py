@@ -8,17 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from loaderproof.loaders._epochs import Batch, IndexedLoader, options_of
-from loaderproof.loaders.contract import (
-    Adapter,
-    Description,
-    Loader,
-    Promise,
-    Request,
-    Source,
-    Variant,
-    promised,
-)
+from loaderproof.loaders._epochs import Order
+from loaderproof.loaders._indexed import INDEXED, IndexedAdapter, Pair, Pick
+from loaderproof.loaders._requests import options_of
+from loaderproof.loaders.contract import Description, Request, Source, Variant
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,16 +28,18 @@ class Options:
     file: Literal["npy", "pt"] = "npy"
 
 
-class Memmap(Adapter):
+class Memmap(IndexedAdapter):
     """A .npy or .pt file, mapped into memory."""
 
     description = Description(
         name="memmap",
         summary="uint8 images in one .npy or .pt file, mapped into memory",
-        promises=promised(Promise.WORKERS, Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION),
+        promises=INDEXED,
         requires=("torch",),
         variants={"": Variant(), "pt": Variant(options={"file": "pt"})},
         on_disk="memmap-1",
+        uneven=Order.uneven,
+        read_ahead=0,
     )
 
     def prepare(self, source: Source, directory: Path) -> None:
@@ -62,20 +57,20 @@ class Memmap(Adapter):
         both = {"images": torch.from_numpy(images), "labels": torch.from_numpy(labels)}
         torch.save(both, directory / "samples.pt")
 
-    def open(self, source: Source, directory: Path, request: Request) -> Loader:
-        """Return a loader that reads each batch from the file when it is asked for."""
+    def pick(self, source: Source, directory: Path, request: Request) -> Pick:
+        """Read each batch from the file when it is asked for."""
         import torch
 
         images, labels = _READ[options_of(Options, request).file](directory)
 
-        def pick(places: Tensor) -> Batch:
+        def pick(places: Tensor) -> Pair:
             chosen = places.numpy()
             # In NumPy, for the reason that `resident` gives.
             nchw = images[chosen].transpose(0, 3, 1, 2).astype(np.float32, order="C")
             nchw /= 255
             return torch.from_numpy(nchw), torch.from_numpy(labels[chosen])
 
-        return IndexedLoader(len(source), pick, request)
+        return pick
 
 
 def _npy(directory: Path) -> tuple[np.ndarray, np.ndarray]:

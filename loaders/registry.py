@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import importlib.util
 import inspect
-import os
 import re
-import sys
-import zlib
-from collections.abc import Iterable
-from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from loaderproof.loaders import _modules
 from loaderproof.loaders.contract import Adapter, Description
-from loaderproof.loaders.function import FunctionAdapter, takes_source_and_request
+from loaderproof.loaders.function import FunctionAdapter, takes_a_request, takes_source_and_request
 
 GROUP = "loaderproof.loaders"
 
@@ -36,6 +29,10 @@ THREE_LINES = """\
     def make(source, request):
         samples = [(torch.from_numpy(image).permute(2, 0, 1) / 255, label) for image, label in source]
         return DataLoader(samples, batch_size=request.batch_size, shuffle=request.shuffle)"""
+OWN_DATA = """\
+    def make(request):
+        return DataLoader(my_dataset, batch_size=request.batch_size, shuffle=request.shuffle)"""
+EITHER = f"{THREE_LINES}\nor, if it reads data of its own,\n{OWN_DATA}"
 
 
 class LoaderError(Exception):
@@ -52,7 +49,8 @@ def load(spec: str) -> Adapter:
 
     Args:
         spec: a name from `names()`, `module:attribute`, or `path/to/file.py:attribute`. The
-            attribute is an `Adapter`, an instance of one, or a function `(source, request)`.
+            attribute is an `Adapter`, an instance of one, a function `(source, request)`, or a
+            function `(request)` that reads data of its own.
 
     Raises:
         LoaderError: there is no such loader; the text says what there is. What a module raises
@@ -63,7 +61,7 @@ def load(spec: str) -> Adapter:
         return _adapter(getattr(importlib.import_module(place), attribute), spec, spec)
     if spec in _offered():
         return _adapter(_offered()[spec].load(), spec, spec)
-    place, attribute = _parts(spec)
+    place, attribute = _modules.parts(spec)
     module = _module(place, spec)
     if not attribute:
         msg = f"{spec!r} does not say which loader: write {place}:NAME. {_listed(module)}"
@@ -74,7 +72,7 @@ def load(spec: str) -> Adapter:
 
 def missing(description: Description) -> list[str]:
     """Return the modules that an adapter needs and that cannot be found; imports none of them."""
-    return [name for name in description.requires if _find(name) is None]
+    return [name for name in description.requires if _modules.find(name) is None]
 
 
 def require(description: Description) -> None:
@@ -94,86 +92,24 @@ def _offered() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
-def _parts(spec: str) -> tuple[str, str]:
-    """Split at the last colon, unless it is the one behind a drive letter."""
-    place, colon, attribute = spec.rpartition(":")
-    if colon and (attribute == "" or attribute.isidentifier()):
-        return place, attribute
-    return spec, ""
-
-
 def _module(place: str, spec: str) -> ModuleType:
-    if place.endswith(".py"):
-        return _from_file(Path(place).expanduser().resolve(), spec)
-    _importable(Path.cwd())
     try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise
-    except (TypeError, ValueError):
-        pass  # a relative or an empty name: no module can be called so
-    msg = (
-        f"there is no loader {spec!r}{_near(spec, names())}. Known: {', '.join(names())}."
-        " For another write module:attribute or path/to/file.py:attribute"
-    )
-    raise LoaderError(msg)
-
-
-def _from_file(path: Path, spec: str) -> ModuleType:
-    if not path.is_file():
-        beside = [other.name for other in path.parent.glob("*.py")]
-        msg = f"loader {spec!r}: there is no file {path}{_near(path.name, beside)}"
-        raise LoaderError(msg)
-    _importable(Path.cwd())
-    _importable(path.parent)
-    if _leads_to(path.stem, path):
-        return importlib.import_module(path.stem)
-    return _execute(path)
-
-
-def _leads_to(name: str, path: Path) -> bool:
-    """Tell whether an import statement finds this file; then a spawned process will find it too."""
-    found = _find(name) if name.isidentifier() else None
-    return bool(found and found.has_location and found.origin and path == Path(found.origin).resolve())
-
-
-def _execute(path: Path) -> ModuleType:
-    """Import a file under a name that nothing else has."""
-    name = f"{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{zlib.crc32(os.fsencode(path)):08x}"
-    if name in sys.modules:
-        return sys.modules[name]
-    loader = SourceFileLoader(name, str(path))
-    found = ModuleSpec(name, loader, origin=str(path))
-    found.has_location = True
-    module = sys.modules[name] = importlib.util.module_from_spec(found)
-    try:
-        loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _importable(folder: Path) -> None:
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-        importlib.invalidate_caches()
-
-
-def _find(name: str) -> ModuleSpec | None:
-    """Find a module without importing it."""
-    try:
-        return importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return None
+        return _modules.load(place)
+    except _modules.NoModuleError as error:
+        msg = (
+            f"loader {spec!r}: {error}"
+            if str(error)
+            else f"there is no loader {spec!r}{_modules.near(spec, names())}. Known: {', '.join(names())}."
+            " For another write module:attribute or path/to/file.py:attribute"
+        )
+        raise LoaderError(msg) from None
 
 
 def _attribute(module: ModuleType, attribute: str, spec: str) -> Any:
     try:
         return getattr(module, attribute)
     except AttributeError:
-        near = _near(attribute, [name for name in vars(module) if not name.startswith("_")])
+        near = _modules.near_in(module, attribute)
         msg = f"loader {spec!r}: no {attribute!r} in {module.__file__}{near}. {_listed(module)}"
         raise LoaderError(msg) from None
 
@@ -182,14 +118,14 @@ def _adapter(found: Any, spec: str, name: str) -> Adapter:
     if inspect.isclass(found) and issubclass(found, Adapter) and not inspect.isabstract(found):
         found = found()
     if callable(found) and not inspect.isclass(found) and not isinstance(found, Adapter):
-        if not takes_source_and_request(found):
-            msg = f"loader {spec!r}: {_told(found)} must take (source, request), as in\n{THREE_LINES}"
+        if not takes_source_and_request(found) and not takes_a_request(found):
+            msg = f"loader {spec!r}: {_told(found)} must take (source, request), or (request) alone, as in\n{EITHER}"
             raise LoaderError(msg)
         found = FunctionAdapter(found, name)
     if not isinstance(found, Adapter):
         msg = (
             f"loader {spec!r} is {_told(found)}; a loader is a subclass of loaderproof.loaders.Adapter"
-            f" that defines open, an instance of one, or a function such as\n{THREE_LINES}"
+            f" that defines open, an instance of one, or a function such as\n{EITHER}"
         )
         raise LoaderError(msg)
     if not isinstance(found, FunctionAdapter) and not isinstance(
@@ -213,7 +149,7 @@ def _told(found: Any) -> str:
 def _listed(module: ModuleType) -> str:
     found = [name for name, value in vars(module).items() if name[0] != "_" and _is_loader(value, module)]
     if not found:
-        return f"It holds no adapter and no function of (source, request); the shortest is\n{THREE_LINES}"
+        return f"It holds no adapter and no function of (source, request); the shortest is\n{EITHER}"
     return f"Loaders in it: {', '.join(found)}"
 
 
@@ -224,9 +160,7 @@ def _is_loader(value: Any, module: ModuleType) -> bool:
         return False
     if inspect.isclass(value):
         return issubclass(value, Adapter) and not inspect.isabstract(value)
-    return inspect.isfunction(value) and takes_source_and_request(value)
-
-
-def _near(wanted: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(wanted, list(known))
-    return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
+    # A file holds many functions of one argument: only its name tells one that takes a request.
+    return inspect.isfunction(value) and (
+        takes_source_and_request(value) or list(inspect.signature(value).parameters) == ["request"]
+    )

@@ -6,17 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loaderproof.loaders._epochs import Batch, IndexedLoader, Pick, options_of
-from loaderproof.loaders.contract import (
-    Adapter,
-    Description,
-    Loader,
-    Promise,
-    Request,
-    Source,
-    Variant,
-    promised,
-)
+from loaderproof.loaders._epochs import Order
+from loaderproof.loaders._indexed import INDEXED, IndexedAdapter, Pair, Pick
+from loaderproof.loaders._requests import options_of
+from loaderproof.loaders.contract import Description, Request, Source, Variant
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,19 +26,20 @@ class Options:
     on_device: bool = False
 
 
-class Resident(Adapter):
+class Resident(IndexedAdapter):
     """Tensors in memory, batches by index."""
 
     description = Description(
         name="resident",
         summary="all samples as float32 tensors in memory, of the CPU or of the CUDA device",
-        promises=promised(Promise.WORKERS, Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION),
+        promises=INDEXED,
         requires=("torch",),
         variants={"": Variant(), "device": Variant(options={"on_device": True})},
+        uneven=Order.uneven,
     )
 
-    def open(self, source: Source, directory: Path, request: Request) -> Loader:
-        """Turn the whole source into tensors, and return a loader that picks from them."""
+    def pick(self, source: Source, directory: Path, request: Request) -> Pick:
+        """Turn the whole source into tensors, and pick from them."""
         import torch
 
         on_device = options_of(Options, request).on_device and torch.cuda.is_available()
@@ -54,11 +48,11 @@ class Resident(Adapter):
         chw = torch.from_numpy(raw).permute(0, 3, 1, 2).to(device)
         images = chw.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
         labels = torch.from_numpy(targets).to(device)
-        return IndexedLoader(len(source), (_on_device if on_device else _in_memory)(images, labels), request)
+        return (_on_device if on_device else _in_memory)(images, labels)
 
 
 def _on_device(images: Tensor, labels: Tensor) -> Pick:
-    def pick(places: Tensor) -> Batch:
+    def pick(places: Tensor) -> Pair:
         places = places.to(images.device)
         return images.index_select(0, places), labels.index_select(0, places)
 
@@ -75,7 +69,7 @@ def _in_memory(images: Tensor, labels: Tensor) -> Pick:
 
     rows, targets = images.numpy(), labels.numpy()
 
-    def pick(places: Tensor) -> Batch:
+    def pick(places: Tensor) -> Pair:
         chosen = places.numpy()
         return torch.from_numpy(rows.take(chosen, 0)), torch.from_numpy(targets.take(chosen))
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from loaderproof.loaders._epochs import ClosingLoader
-from loaderproof.loaders._tensorflow import Wrapped, batched, import_tensorflow, shuffled, untuned
-from loaderproof.loaders.contract import Adapter, Description, Loader, Promise, Request, Source, promised
+from loaderproof.loaders._requests import options_of
+from loaderproof.loaders._tensorflow import AUGMENTING, Wrapped, batched, epochs, import_tensorflow, untuned
+from loaderproof.loaders._tf_augmentation import arranged
+from loaderproof.loaders.contract import Adapter, Description, Loader, Request, Source
+
+
+@dataclass(frozen=True)
+class Options:
+    """There is nothing to set up."""
 
 
 class TfSlices(Adapter):
@@ -15,17 +23,22 @@ class TfSlices(Adapter):
     description = Description(
         name="tf_slices",
         summary="tf.data.Dataset.from_tensor_slices over arrays in memory, without TFDS",
-        promises=promised(Promise.WORKERS, Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION),
+        promises=AUGMENTING,
         requires=("tensorflow", "torch"),
         extra="tf",
     )
 
     def open(self, source: Source, directory: Path, request: Request) -> Loader:
         """Return the pipeline of `tfds_numpy` over the source's own arrays."""
-        tf = import_tensorflow()
+        options_of(Options, request)
+        batches = self.pipeline(source, request)
         from torch.utils.dlpack import from_dlpack
 
-        samples = tf.data.Dataset.from_tensor_slices(source.arrays())
-        batches = untuned(batched(shuffled(samples, len(source), request), request))
         # Without TFDS, TensorFlow's arrays are copies or read-only; its tensors are neither.
-        return ClosingLoader(Wrapped(batches, from_dlpack), len(source), request)
+        return epochs(Wrapped(batches, from_dlpack), len(source), request)
+
+    @staticmethod
+    def pipeline(source: Source, request: Request) -> Any:
+        """Return a tf.data.Dataset of batches."""
+        samples = import_tensorflow().data.Dataset.from_tensor_slices(source.arrays())
+        return untuned(batched(arranged(samples, len(source), request), request))

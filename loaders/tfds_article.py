@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from loaderproof.loaders._epochs import Batch, options_of
+from loaderproof.loaders._requests import options_of
 from loaderproof.loaders._tensorflow import as_torch, batched
 from loaderproof.loaders._tfds import FORMAT, TfdsAdapter, in_memory
 from loaderproof.loaders.contract import Description, Deviation, Loader, Promise, Request, Source
+
+if TYPE_CHECKING:
+    from loaderproof.loaders.contract import Batch
 
 LINK = "docs/article.md"
 BLURRED = "repeat comes before shuffle, so that samples of later epochs take the place of some of this one"
@@ -57,8 +61,8 @@ class TfdsArticle(TfdsAdapter):
 
     def open(self, source: Source, directory: Path, request: Request) -> Loader:
         """Return one stream of all epochs: repeat, shuffle, batch, map, prefetch."""
-        count = len(source)
-        samples = in_memory(directory).repeat(options_of(Options, request).epochs)
+        options, count = options_of(Options, request), len(source)
+        samples = in_memory(directory).repeat(options.epochs)
         batches = batched(samples.shuffle(max(1, count), seed=request.seed), request)
         return Stream(as_torch(batches), count)
 
@@ -85,9 +89,9 @@ class Stream:
     def __next__(self) -> Batch:
         if self._came > self._samples:
             raise StopIteration
-        images, labels = next(self._rest)
-        self._came += len(images)
-        return images, labels
+        batch = next(self._rest)
+        self._came += len(batch[0])
+        return batch
 
     def close(self) -> None:
         """Let go of the stream, and with it of the threads of tf.data."""

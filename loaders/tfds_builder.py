@@ -6,23 +6,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loaderproof.loaders._epochs import ClosingLoader, options_of
-from loaderproof.loaders._tensorflow import PARALLEL_CALLS, as_torch, batched, import_tensorflow, shuffled
-from loaderproof.loaders._tfds import FORMAT, SPLIT, TfdsAdapter, builder_of
-from loaderproof.loaders.contract import Description, Loader, Promise, Request, Source, Variant, promised
+from loaderproof.loaders._requests import options_of
+from loaderproof.loaders._tensorflow import (
+    PARALLEL_CALLS,
+    PLAIN,
+    as_torch,
+    batched,
+    dealt,
+    epochs,
+    import_tensorflow,
+    shuffled,
+)
+from loaderproof.loaders._tfds import FORMAT, SPLIT, Buffered, TfdsAdapter, builder_of
+from loaderproof.loaders.contract import Description, Loader, Request, Source, Variant
 
 SHUFFLE_BUFFER = 10_000
 
 
 @dataclass(frozen=True)
-class Options:
-    """How the shards are read.
+class Options(Buffered):
+    """How the shards are read; the buffer holds encoded samples."""
 
-    Attributes:
-        shuffle_buffer: encoded samples that each random choice is made from.
-    """
-
-    shuffle_buffer: int = SHUFFLE_BUFFER
+    shuffle_buffer: int | None = SHUFFLE_BUFFER
 
 
 class TfdsBuilder(TfdsAdapter):
@@ -31,7 +36,7 @@ class TfdsBuilder(TfdsAdapter):
     description = Description(
         name="tfds_builder",
         summary="a TFDS builder's sharded TFRecords, interleaved: for data larger than memory",
-        promises=promised(Promise.WORKERS, Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION),
+        promises=PLAIN,
         requires=("tensorflow", "tensorflow_datasets", "torch"),
         extra="tf",
         variants={"": Variant(shuffle_buffer=SHUFFLE_BUFFER)},
@@ -40,8 +45,9 @@ class TfdsBuilder(TfdsAdapter):
 
     def open(self, source: Source, directory: Path, request: Request) -> Loader:
         """Return shuffled shards, interleaved, then a shuffle buffer; in order, one shard after another."""
+        buffer = options_of(Options, request).buffer(len(source))
         builder = builder_of(directory)
-        records = shuffled(_records(builder, request), options_of(Options, request).shuffle_buffer, request)
+        records = dealt(shuffled(_records(builder, request), buffer, request), request)
 
         def decoded(record: Any) -> tuple[Any, Any]:
             sample = builder.info.features.deserialize_example(record)
@@ -49,7 +55,7 @@ class TfdsBuilder(TfdsAdapter):
 
         # Decoding comes behind the shuffle, whose buffer then holds the smaller, encoded samples.
         samples = records.map(decoded, num_parallel_calls=PARALLEL_CALLS, deterministic=True)
-        return ClosingLoader(as_torch(batched(samples, request)), len(source), request)
+        return epochs(as_torch(batched(samples, request)), len(source), request)
 
 
 def _records(builder: Any, request: Request) -> Any:

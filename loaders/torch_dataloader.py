@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loaderproof.loaders._epochs import ClosingLoader, Order, options_of
-from loaderproof.loaders.contract import (
-    Adapter,
-    Description,
-    Loader,
-    Promise,
-    Request,
-    Source,
-    Variant,
-    promised,
-)
+from loaderproof.loaders._augmentation import Augmented, Turn, turns
+from loaderproof.loaders._epochs import Order, ResumingLoader
+from loaderproof.loaders._requests import options_of
+from loaderproof.loaders.contract import ALL_PROMISES, Adapter, Description, Loader, Request, Source, Variant
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,9 +42,11 @@ class TorchDataLoader(Adapter):
     description = Description(
         name="torch_dataloader",
         summary="torch.utils.data.DataLoader over a map-style data set: the article's plain PyTorch",
-        promises=promised(Promise.SHARDING, Promise.RESUMING, Promise.AUGMENTATION),
+        promises=ALL_PROMISES,
         requires=("torch",),
         variants={"": Variant(), "persistent": Variant(options={"persistent_workers": True}, min_workers=1)},
+        uneven=Order.uneven,
+        read_ahead=Options.prefetch_factor,
     )
 
     def open(self, source: Source, directory: Path, request: Request) -> Loader:
@@ -60,22 +55,88 @@ class TorchDataLoader(Adapter):
         from torch.utils.data import DataLoader
 
         options = options_of(Options, request)
-        ahead = {
-            "persistent_workers": options.persistent_workers,
-            "prefetch_factor": options.prefetch_factor,
-        }
+        samples: Any = Samples(source, by_torchvision if options.torchvision else to_tensor)
+        order = Order(len(source), request)
+        sampler = Sampler(order, request)
+        data: Any = Augmented(samples, request.seed) if request.augment else samples
         batches: DataLoader[Any] = DataLoader(
-            Samples(source, by_torchvision if options.torchvision else to_tensor),  # type: ignore[arg-type]  # a data set is whatever has len and indices
+            data,
             batch_size=request.batch_size,
-            sampler=Order(len(source), request),
+            sampler=sampler,
             drop_last=request.drop_last,
             num_workers=request.num_workers,
             pin_memory=options.pin_memory and torch.cuda.is_available(),  # without CUDA torch warns
             # Decides the workers' seeds; without one of its own it would draw from torch's global one.
             generator=torch.Generator().manual_seed(request.seed),
-            **(ahead if request.num_workers else {}),  # type: ignore[arg-type]  # refused without workers
+            **(_ahead(options) if request.num_workers else {}),
         )
-        return ClosingLoader(batches, len(source), request)
+
+        passes = OneAtATime(batches) if request.num_workers and options.persistent_workers else batches
+
+        def rest(epoch: int, start: int) -> Iterable[Any]:
+            sampler.start = epoch, start
+            return passes
+
+        return ResumingLoader(rest, len(source), order, request)
+
+
+def _ahead(options: Options) -> dict[str, Any]:
+    """Return the settings that a DataLoader without workers refuses."""
+    return {"persistent_workers": options.persistent_workers, "prefetch_factor": options.prefetch_factor}
+
+
+class OneAtATime:
+    """Passes over a DataLoader with persistent workers, which a new pass takes from the one before.
+
+    A DataLoader lets the earlier pass go on then, with whatever batches the later one leaves it.
+
+    Args:
+        batches: the DataLoader.
+    """
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self._batches = batches
+        self._latest: object = None
+
+    def __iter__(self) -> Iterator[Any]:
+        this = self._latest = object()
+        for batch in self._batches:
+            yield batch
+            if self._latest is not this:
+                msg = (
+                    "another pass has begun, and persistent workers serve one at a time:"
+                    " end this one before, or open the loader with persistent_workers=False"
+                )
+                raise RuntimeError(msg)
+
+
+class Sampler:
+    """What a DataLoader samples.
+
+    It stands for DistributedSampler, whose order is that of seed + epoch (so that one seed's second
+    epoch is the next seed's first), and which always begins with the first sample of an epoch.
+
+    Args:
+        order: of this rank's samples.
+        request: says how to batch, and whether samples will be augmented.
+
+    Attributes:
+        start: the epoch that the next pass is of, and the number of its batches to leave out.
+    """
+
+    def __init__(self, order: Order, request: Request) -> None:
+        self.start = 0, 0
+        self._order, self._request = order, request
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[int | Turn]:
+        epoch, batch = self.start
+        places, done = self._order.epoch(epoch), batch * self._request.batch_size
+        if not self._request.augment:
+            return iter(places[done:].tolist())
+        return turns(places[done:], epoch, self._order.turns()[done:])
 
 
 class Samples:
@@ -94,7 +155,11 @@ class Samples:
         return len(self._source)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        image, label = self._source[index]
+        try:
+            image, label = self._source[index]
+        except StopIteration as error:  # would end the epoch in silence, as a DataLoader is an iterator
+            msg = f"sample {index} raised StopIteration: {error}"
+            raise RuntimeError(msg) from error
         return self._convert(image), label
 
 

@@ -1,5 +1,17 @@
 """Brings the suite's fixtures to the suite's own tests, and to no others."""
 
-from loaderproof.suite.fixtures import case, pytest_collection_modifyitems, pytest_generate_tests, subject
+from loaderproof.suite.fixtures import (
+    case,
+    pytest_collection_modifyitems,
+    pytest_generate_tests,
+    pytest_ignore_collect,
+    subject,
+)
 
-__all__ = ["case", "pytest_collection_modifyitems", "pytest_generate_tests", "subject"]
+__all__ = [
+    "case",
+    "pytest_collection_modifyitems",
+    "pytest_generate_tests",
+    "pytest_ignore_collect",
+    "subject",
+]

@@ -5,15 +5,11 @@ Each function takes the workbench and plain data, and returns plain data.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import itertools
 import random
-import tempfile
-import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,8 +20,8 @@ from loaderproof.loaders.contract import Description, Source
 from loaderproof.loaders.function import untried
 from loaderproof.model.accelerator import accelerator
 from loaderproof.model.cnn import ConvNet
-from loaderproof.suite import leftovers, recorder
-from loaderproof.suite.answers import Covered, Outcome, Written
+from loaderproof.suite import recorder
+from loaderproof.suite.answers import Covered, Written
 from loaderproof.suite.catalogue import Catalogue, Difference
 from loaderproof.suite.observation import Observation, Scenario
 from loaderproof.suite.workbench import Workbench, close, start_epoch
@@ -36,6 +32,8 @@ gc.freeze()
 
 
 Pair = tuple[torch.Tensor, torch.Tensor]
+# Batches that are written into; each is compared with all others.
+_OVERWRITTEN = 32
 
 
 def describe(bench: Workbench, *, trial: bool) -> Description:
@@ -60,7 +58,8 @@ def check_data(bench: Workbench, data: str, device: str) -> None:
     except (RuntimeError, ValueError) as error:
         raise NoAccelerator(error) from None
     for source in sources.load(data).values():
-        source.arrays()
+        for _ in source:  # one at a time: own data may be large
+            pass
         try:
             ConvNet(source.image_shape, source.num_classes)
         except ValueError as error:
@@ -135,6 +134,8 @@ def source_changes(bench: Workbench, scenario: Scenario) -> list[int]:
 
 
 def _changed(bench: Workbench, scenario: Scenario, source: Source) -> list[int]:
+    if bench.own_data:
+        return []  # it got no source
     true = bench.catalogue(scenario).hashes
     return np.flatnonzero(Catalogue(source).hashes != true).tolist()
 
@@ -159,74 +160,6 @@ def _random_states() -> dict[str, object]:
     }
 
 
-class Poisoned(Source):
-    """A source whose sample at one place raises."""
-
-    def __init__(self, source: Source, place: int, error: Exception) -> None:
-        self.name = f"{source.name}, poisoned at {place}"
-        self.image_shape, self.num_classes = source.image_shape, source.num_classes
-        self._source, self._place, self._error = source, place, error
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
-        if index == self._place:
-            raise self._error
-        return self._source[index]
-
-    @property
-    def fingerprint(self) -> str:
-        return f"poisoned-{self._source.fingerprint}"
-
-
-ERRORS: dict[str, Callable[[str], Exception]] = {
-    "ValueError": ValueError,
-    "KeyError": KeyError,
-    "OSError": OSError,
-}
-
-
-def poison(bench: Workbench, scenario: Scenario, place: int, error: str, message: str) -> Outcome:
-    """Have one sample of the source raise, and see what becomes of the exception."""
-    source = Poisoned(bench.source(scenario), place, ERRORS[error](message))
-    came = 0
-    with tempfile.TemporaryDirectory(prefix="loaderproof-") as directory:
-        try:
-            bench.adapter.prepare(source, Path(directory))
-            loader = bench.adapter.open(source, Path(directory), scenario.request)
-            try:
-                for images, _ in recorder.pairs(_limited(loader, len(source))):
-                    came += len(images)
-            finally:
-                close(loader)
-        except Exception as raised:  # noqa: BLE001 - any exception will do that carries the message
-            told = "".join(traceback.format_exception(raised))
-            # The exception may be part of a cycle: without this the loader would live on until some
-            # later collection, which is a bad moment for a DataLoader to end its workers.
-            traceback.clear_frames(raised.__traceback__)
-            return Outcome(told, came)
-    return Outcome(None, came)
-
-
-def left_behind(bench: Workbench, scenario: Scenario, cycles: int = 3) -> list[str]:
-    """Open, use, break off and close a loader several times; return what it leaves each time."""
-
-    def cycle() -> None:
-        with bench.opened(scenario) as loader:
-            start_epoch(loader, 0)
-            for _ in itertools.islice(loader, 2):
-                pass
-            # What comes after a break is another experiment's matter.
-            with contextlib.suppress(Exception):
-                start_epoch(loader, 1)
-                for _ in _limited(loader, len(bench.source(scenario))):
-                    pass
-
-    bench.prepare(bench.source(scenario))
-    return leftovers.of(cycle, cycles)
-
-
 def coverage(bench: Workbench, scenario: Scenario) -> Covered:
     """Watch one epoch in constant memory."""
     catalogue = bench.catalogue(scenario)
@@ -234,7 +167,22 @@ def coverage(bench: Workbench, scenario: Scenario) -> Covered:
         start_epoch(loader, 0)
         # A sample too many shows already that it is too many; an endless epoch must not go on for ever.
         limit = 2 * len(catalogue.hashes)
+        if _is_found(bench):
+            parts = recorder.recognised(loader, catalogue, limit)
+            return Covered(recorder.summed(parts), catalogue.coverage)
         return Covered(recorder.covered(loader, catalogue.fingerprint, limit), catalogue.coverage)
+
+
+def carries_ids(bench: Workbench, scenario: Scenario) -> bool:
+    """Tell whether batches say which samples they hold; closed after the first."""
+    with bench.opened(scenario) as loader:
+        start_epoch(loader, 0)
+        return all(ids is not None for _, _, ids in itertools.islice(recorder.arrays(loader), 1))
+
+
+def _is_found(bench: Workbench) -> bool:
+    """Tell whether samples must be found each by itself, since their values need not be the source's."""
+    return bench.own_data or untried(bench.adapter).tolerance > 0
 
 
 def difference(bench: Workbench, scenario: Scenario) -> Difference:
@@ -242,9 +190,10 @@ def difference(bench: Workbench, scenario: Scenario) -> Difference:
     catalogue = bench.catalogue(scenario)
     with bench.opened(scenario) as loader:
         start_epoch(loader, 0)
-        return catalogue.compare(
-            *recorder.identities(loader, catalogue.fingerprint, 3 * len(catalogue.hashes))
-        )
+        limit = 3 * len(catalogue.hashes)
+        if _is_found(bench):
+            return catalogue.compare(*recorder.joined(recorder.recognised(loader, catalogue, limit)))
+        return catalogue.compare(*recorder.identities(loader, catalogue.fingerprint, limit))
 
 
 def length(loader: Any) -> int | None:
@@ -258,9 +207,8 @@ def length(loader: Any) -> int | None:
 def _observation(bench: Workbench, scenario: Scenario) -> tuple[Observation, recorder.Recorder]:
     source = bench.source(scenario)
     catalogue = bench.catalogue(scenario)
-    return Observation(scenario, catalogue.labels, source.image_shape, None), recorder.Recorder(
-        catalogue, scenario
-    )
+    seen = Observation(scenario, catalogue.labels, source.image_shape, None, owed=catalogue.owed)
+    return seen, recorder.Recorder(catalogue, scenario)
 
 
 def _limited(loader: Any, samples: int) -> Any:
@@ -269,12 +217,14 @@ def _limited(loader: Any, samples: int) -> Any:
 
 
 def _keep(batches: Iterator[Pair]) -> tuple[list[Pair], str | None]:
-    """Return all batches, and what torch says if one of them is made of memory that must not be written to."""
+    """Return the first batches, and what torch says if one of them is made of memory that must not be written to."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.set_warn_always(True)
         try:
-            kept = list(batches)
+            kept = list(itertools.islice(batches, _OVERWRITTEN))
+            for _ in batches:
+                pass
         finally:
             torch.set_warn_always(False)
     read_only = (str(one.message).split(". ")[0] for one in caught if "not writable" in str(one.message))

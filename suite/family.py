@@ -37,7 +37,7 @@ class Family:
 
     def members(self) -> list[psutil.Process]:
         """Return every process that is alive."""
-        return [process for process in psutil.process_iter() if _mark_of(process) == self._mark]
+        return marked(MARK, self._mark)
 
     def kill(self) -> None:
         """End every process, and those last that clean up after the others."""
@@ -75,12 +75,17 @@ def relatives() -> list[psutil.Process]:
     mark, me = os.environ.get(MARK), psutil.Process()
     if mark is None:
         return me.children(recursive=True)
-    return [process for process in psutil.process_iter() if process != me and _mark_of(process) == mark]
+    return [process for process in marked(MARK, mark) if process != me]
 
 
-def _mark_of(process: psutil.Process) -> str | None:
+def marked(name: str, mark: str) -> list[psutil.Process]:
+    """Return the living processes that inherited a mark in a variable of their environment."""
+    return [process for process in psutil.process_iter() if _variable(process, name) == mark]
+
+
+def _variable(process: psutil.Process, name: str) -> str | None:
     try:
-        return process.environ().get(MARK)
+        return process.environ().get(name)
     except (psutil.Error, OSError):
         return None
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import pytest
 
-from loaderproof.suite import article_rows, options, turns
+from loaderproof.suite import article_rows, options, own_data, turns
 from loaderproof.suite.judged import Judged, NotKept, repeat_command
 from loaderproof.suite.session import Case, Session
 
 SESSION = pytest.StashKey[Session]()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the search out unless it is asked for, and everything else if one request is."""
+    settings = options.read(config)
+    searches = collection_path.name == "test_search.py"
+    wanted = searches == bool(settings.request) if not (searches and settings.search) else True
+    return True if collection_path.suffix == ".py" and not wanted else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -68,12 +77,18 @@ def subject(request: pytest.FixtureRequest, case: Case) -> Judged:
     lacking = case.lacks(needed)
     if lacking:
         pytest.skip(f"{case.description.name} does not promise {', '.join(lacking)}")
+    session = session_of(request.config)
+    truth = own_data.truth_of(case.description, session.settings.data, options.DATA)
+    why = own_data.why_not(truth, test)
+    if why:
+        item.user_properties.append(("unchecked", why))
+        pytest.skip(why)
     known = case.deviation(test)
     if known:
         reason = f"{known.reason} ({known.link})"
         item.add_marker(pytest.mark.xfail(strict=True, raises=NotKept, reason=reason))
     command = _command(request.config, item.name, case)
-    return Judged(session_of(request.config), case, test, _rule(item), command, item.user_properties)
+    return Judged(session, case, test, _rule(item), command, item.user_properties)
 
 
 def _rule(item: pytest.Function) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from loaderproof.suite import options, own_data
 from loaderproof.suite.observation import Batch, Epoch, Observation, Scenario
 from loaderproof.suite.session import Case, Session, Unobserved
 from loaderproof.suite.subject import SubjectError
@@ -57,11 +58,15 @@ class Judged:
     properties: list[tuple[str, object]]
 
     def scenario(self, data: str, epochs: int = 2, **asked: Any) -> Scenario:
-        """Return a scenario for this loader."""
+        """Return a scenario for this loader; one over its own data has few, whatever is asked for."""
+        if self.truth:
+            return self._own_scenario(**asked)
         return Scenario(data, self.case.request(**asked), epochs)
 
     def data_scenario(self, split: str, first: int | None = None, epochs: int = 1, **asked: Any) -> Scenario:
         """Return a scenario over the data of the run, or over its first samples."""
+        if self.truth:
+            return self._own_scenario(split=split, **asked)
         return Scenario(self.session.settings.data, self.case.request(split=split, **asked), epochs, first)
 
     def timed_scenario(self) -> Scenario:
@@ -69,9 +74,47 @@ class Judged:
         return self.data_scenario("train", self.session.settings.samples, shuffle=True, seed=self.seed)
 
     @property
+    def truth(self) -> str | None:
+        """The data of a loader over its own data, or None for all other loaders."""
+        return own_data.truth_of(self.case.description, self.session.settings.data, options.DATA)
+
+    def _own_scenario(self, split: str = "train", **asked: Any) -> Scenario:
+        """Return a scenario over all own data: a pass is dear, so there are no more sizes and epochs than needed."""
+        facts = self._facts()
+        if split not in facts.splits:
+            pytest.skip(f"there is no other data for the split {split!r}")
+        size = own_data.batch_size(self.case.description, facts.count)
+        request = self.case.request(**{**asked, "split": split, "batch_size": size})
+        return Scenario(str(self.truth), request, own_data.epochs(request))
+
+    def _facts(self) -> own_data.Facts:
+        """Return what is known of own data; of samples that look different each time nothing can be judged."""
+        about = self.case.description
+        size = about.batch_size or own_data.BATCH_SIZE
+        first = self.case.request(batch_size=size, num_workers=0)
+        place = Place(Scenario(str(self.truth), first, 1))
+        facts: own_data.Facts = self.run("own:facts", place.scenario, splits=about.splits)
+        if not facts.stable:
+            if self.test != own_data.REPORTS_UNSTABLE:
+                pytest.skip(f"no sample comes twice the same, as {own_data.REPORTS_UNSTABLE} reports")
+            self.fail(
+                replace(place, epoch=1),
+                expected="the samples of the first pass again",
+                got=f"{facts.again} of {facts.fresh} samples at its beginning were in the first pass",
+                hint="random augmentation: leave it out unless request.augment is true, or have each batch carry"
+                ' {"id": ...} as its third part, so that samples are known whatever they look like',
+            )
+        return facts
+
+    @property
     def seed(self) -> int:
         """The seed of this run."""
         return self.session.settings.seed
+
+    def mixes_all(self, samples: int) -> bool:
+        """Tell whether all so many samples take part in each random choice of a shuffle."""
+        buffer = self.case.setup.shuffle_buffer
+        return buffer is None or buffer >= samples
 
     def note(self, kind: str, figures: dict[str, Any]) -> None:
         """Keep figures for the table at the end."""
@@ -93,19 +136,25 @@ class Judged:
         Raises:
             NotKept: the loader gave no answer; reported once.
         """
+        times *= own_data.PATIENCE if self.truth else 1
         return self._told(
             Place(scenario),
             lambda: self.session.observe(self.case, self.test, experiment, scenario, times=times, **more),
         )
 
-    def ask(self, experiment: str, place: Place, *, times: float = 1, **arguments: object) -> Any:
-        """Return what comes out of an experiment now, in the process of this loader.
+    def ask(
+        self, experiment: str, place: Place, *, times: float = 1, afresh: bool = False, **arguments: object
+    ) -> Any:
+        """Return what comes out of an experiment now, in the process of this loader or in a fresh one.
 
         Raises:
             NotKept: the loader gave no answer.
         """
         return self._told(
-            place, lambda: self.session.ask(self.case, self.test, experiment, times=times, **arguments)
+            place,
+            lambda: self.session.ask(
+                self.case, self.test, experiment, times=times, afresh=afresh, **arguments
+            ),
         )
 
     def reference_accuracy(self, training: Scenario, testing: Scenario) -> float:
@@ -126,18 +175,14 @@ class Judged:
         except SubjectError as error:
             self.fail(place, str(error))
 
-    def watch(self, scenarios: Iterable[Scenario]) -> Iterator[tuple[Observation, Epoch, Place]]:
-        """Yield every epoch of every scenario."""
+    def watch(
+        self, scenarios: Iterable[Scenario], experiment: str = "experiments:watch", **more: object
+    ) -> Iterator[tuple[Observation, Epoch, Place]]:
+        """Yield every epoch of every scenario, as an experiment showed it."""
         for scenario in scenarios:
-            seen = self.run("experiments:watch", scenario)
+            seen = self.run(experiment, scenario, **more)
             for epoch in seen.epochs:
                 yield seen, epoch, Place(scenario, epoch.number)
-
-    def batches(self, scenarios: Iterable[Scenario]) -> Iterator[tuple[Observation, Batch, Place]]:
-        """Yield every batch of every scenario."""
-        for seen, epoch, place in self.watch(scenarios):
-            for number, batch in enumerate(epoch.batches):
-                yield seen, batch, replace(place, batch=number)
 
     def fail(
         self, place: Place, what: str = "", *, expected: object = None, got: object = None, hint: str = ""
@@ -154,12 +199,23 @@ class Judged:
             "expected": "" if what else str(expected),
             "got": "" if what else str(got),
             "likely": hint,
+            "about": page_of(self.test),
             "repeat": self.command,
         }
         lines = [f"  {name:<9} {text}" for name, text in rows.items() if text]
         outcome = "No answer when this was tried" if what else "Not kept"
         text = "\n".join([f"{outcome}: {self.rule}", "", *lines, *(["", what] if what else [])])
         raise NotKept(text) from None
+
+
+def page_of(test: str) -> str:
+    """Return where it is written what a conformance test asserts, and why."""
+    return f"docs/properties/{test.removeprefix('test_')}.md"
+
+
+def batches(epoch: Epoch, place: Place) -> Iterator[tuple[Batch, Place]]:
+    """Yield every batch of an epoch with its place."""
+    return ((batch, replace(place, batch=number)) for number, batch in enumerate(epoch.batches))
 
 
 def samples(seen: Observation, places: Iterable[int], limit: int = 5) -> str:

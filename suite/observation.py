@@ -104,6 +104,8 @@ class Observation:
         image_shape: height, width, channels of the source.
         length: what `len()` said before the first pass; None if the loader has no length.
         epochs: the passes.
+        owed: int64, N; how often each sample is owed in an epoch: once, but where the source holds it more
+            often, of which the first stands for all.
     """
 
     scenario: Scenario
@@ -111,6 +113,12 @@ class Observation:
     image_shape: tuple[int, int, int]
     length: int | None
     epochs: list[Epoch] = field(default_factory=list)
+    owed: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def __post_init__(self) -> None:
+        """Owe each sample once, if nothing else is said."""
+        if len(self.owed) != len(self.labels):
+            self.owed = np.ones(len(self.labels), np.int64)
 
     @property
     def count(self) -> int:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
+from loaderproof.suite import trial
+from loaderproof.suite.trial import Trial
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+DATA = "glyphs"
 _DEFAULTS = {
-    "--loader-data": "glyphs",
+    "--loader-data": DATA,
     "--loader-workers": "0,2",
     "--loader-device": "auto",
     "--loader-samples": "6400",
@@ -20,6 +25,7 @@ _DEFAULTS = {
     "--loader-isolation": "process",
     "--loader-timeout": "60",
 }
+_EXAMPLES = "100"
 _FLAGS = ("--loader-soak",)
 
 
@@ -37,6 +43,8 @@ class Settings:
         samples: training samples in a timed epoch; None for all.
         seed: of every random choice that the suite asks for or makes.
         soak: whether the long tests of life and death run, too.
+        search: how many requests a search for the smallest failing one tries; None for no search.
+        request: the one request that is tried in place of everything else, or None.
     """
 
     loaders: tuple[str, ...]
@@ -48,6 +56,8 @@ class Settings:
     samples: int | None
     seed: int = 1
     soak: bool = False
+    search: int | None = None
+    request: Trial | None = None
 
 
 def add(parser: pytest.Parser) -> None:
@@ -66,7 +76,8 @@ def add(parser: pytest.Parser) -> None:
         metavar="DATA",
         default=_DEFAULTS["--loader-data"],
         help="data for coverage and timing: glyphs[:N], probe, mnist[:DIR], fashion-mnist[:DIR], idx:DIR, folder:DIR,"
-        " tfds:NAME (default: %(default)s)",
+        " tfds:NAME, object:FILE.py:NAME (default: %(default)s); a loader over its own data is compared with what is"
+        " named here, and with its own first pass if nothing is",
     )
     group.addoption(
         "--loader-workers",
@@ -100,6 +111,19 @@ def add(parser: pytest.Parser) -> None:
         help="run the long tests of life and death, too: many epochs, a full /dev/shm",
     )
     group.addoption(
+        "--loader-search",
+        nargs="?",
+        metavar="N",
+        const=_EXAMPLES,
+        help="search for the smallest request that a loader fails among N (default: %(const)s), too;"
+        " give N, or put the option behind the paths",
+    )
+    group.addoption(
+        "--loader-request",
+        metavar="WORDS",
+        help="try nothing but one request, as a search prints it: 'samples=3 batch_size=2 shuffle=True'",
+    )
+    group.addoption(
         "--loader-isolation",
         choices=("process", "none"),
         default=_DEFAULTS["--loader-isolation"],
@@ -131,6 +155,8 @@ def read(config: pytest.Config) -> Settings:
         samples=None if samples == "all" else _count("--loader-samples", samples),
         seed=_seed(config.getoption("--loader-seed")),
         soak=config.getoption("--loader-soak"),
+        search=_search(config.getoption("--loader-search")),
+        request=_request(config.getoption("--loader-request")),
     )
 
 
@@ -156,6 +182,26 @@ def _count(option: str, text: str) -> int:
         msg = f"{option} {text!r}: give a whole number above 0, or all"
         raise pytest.UsageError(msg)
     return int(text)
+
+
+def _search(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) == 0:
+        msg = f"--loader-search {text!r}: give a whole number above 0, or put the option behind the paths"
+        raise pytest.UsageError(msg)
+    if not importlib.util.find_spec("hypothesis"):
+        msg = "--loader-search needs Hypothesis, which is not installed: pip install 'loaderproof[search]'"
+        raise pytest.UsageError(msg)
+    return int(text)
+
+
+def _request(text: str | None) -> Trial | None:
+    try:
+        return None if text is None else trial.parse(text)
+    except trial.NotATrial as error:
+        msg = f"--loader-request {text!r}: {error}"
+        raise pytest.UsageError(msg) from None
 
 
 def _seed(text: str) -> int:

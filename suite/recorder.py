@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,17 @@ import torch
 import xxhash
 
 from loaderproof.loaders.contract import Loader
-from loaderproof.suite.catalogue import Catalogue, Found
-from loaderproof.suite.fingerprint import Coverage, Fingerprint, mix, mixed, quantised
+from loaderproof.suite.catalogue import Catalogue
+from loaderproof.suite.fingerprint import Coverage, Fingerprint, mix, mixed
+from loaderproof.suite.identities import Found
 from loaderproof.suite.observation import Batch, Epoch, Scenario
+from loaderproof.suite.records import FirstPass, Seen, Truth
 
 # Batches whose hashes are finished together: small enough to need no memory, large enough that
 # NumPy's cost for each call no longer counts.
 _HASHED_AT_ONCE = 64
-
+# Bytes of batches that are kept to see whether they stay as they were.
+_KEPT = 64 * 2**20
 
 _ID = "id"
 Extras = Mapping[str, torch.Tensor]
@@ -31,12 +34,13 @@ class NotABatch(TypeError):
 
 
 class Recorder:
-    """Watches the passes over one loader, keeping every batch to see whether it stays as it was."""
+    """Watches the passes over one loader, keeping the first batches to see whether they stay as they were."""
 
-    def __init__(self, catalogue: Catalogue, scenario: Scenario) -> None:
+    def __init__(self, catalogue: Catalogue | Truth | FirstPass, scenario: Scenario) -> None:
         self._catalogue = catalogue
         self._limit = 2 * len(catalogue.labels) + 4 * scenario.request.batch_size
         self._kept: list[tuple[Batch, tuple[torch.Tensor, torch.Tensor], str]] = []
+        self._bytes_kept = 0
 
     def epoch(self, number: int, loader: Loader) -> Epoch:
         """Watch one whole pass, or as much of it as an endless one is worth."""
@@ -46,8 +50,13 @@ class Recorder:
             records.append(self._record(images, labels, extras))
             came += records[-1][0].size
             if came > self._limit or len(records) > self._limit:
-                return _as_epoch(number, records, ended=False)
-        return _as_epoch(number, records, ended=True)
+                return self._as_epoch(number, records, ended=False)
+        return self._as_epoch(number, records, ended=True)
+
+    def _as_epoch(self, number: int, records: list[_Record], *, ended: bool) -> Epoch:
+        epoch = _as_epoch(number, records, ended=ended)
+        epoch.index = self._catalogue.balanced(epoch.index, epoch.label)
+        return epoch
 
     def look_again(self) -> None:
         """Mark each batch that is not what it was when it came."""
@@ -62,13 +71,20 @@ class Recorder:
             _name(labels.dtype),
             *_range(images),
         )
-        self._kept.append((batch, (images, labels), digest((images, labels))))
+        self._keep(batch, images, labels)
         array, flat = as_array(images), as_array(labels).reshape(-1)
         array = array if batch.size == len(array) else array[None]
         carried = {name: as_array(value) for name, value in extras.items()}
         by_id = _ID in carried
         found = self._catalogue.named(array, carried[_ID]) if by_id else self._catalogue.find(array)
-        return batch, found, flat[: len(found.index)].astype(np.int64), carried
+        came = flat[: len(found.index)].astype(np.int64)
+        found.index = self._catalogue.settled(found.index, came)
+        return batch, found, came, carried
+
+    def _keep(self, batch: Batch, images: torch.Tensor, labels: torch.Tensor) -> None:
+        self._bytes_kept += images.nbytes
+        if self._bytes_kept <= _KEPT:
+            self._kept.append((batch, (images, labels), digest((images, labels))))
 
 
 def pairs(loader: Loader) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -92,6 +108,13 @@ def batches(loader: Loader) -> Iterator[tuple[torch.Tensor, torch.Tensor, Extras
             yield images, labels, _checked_extras(batch[2], len(images), number)
         else:
             yield *checked(batch, number), {}
+
+
+def arrays(loader: Loader) -> Iterator[Seen]:
+    """Yield the images, the labels and the ids of each batch of one epoch, or None for ids it does not carry."""
+    for images, labels, extras in batches(loader):
+        ids = as_array(extras[_ID]) if _ID in extras else None
+        yield as_array(images), as_array(labels).reshape(-1).astype(np.int64), ids
 
 
 def _checked_extras(extras: Mapping[str, Any], count: int, number: int) -> Extras:
@@ -128,14 +151,40 @@ def checked(batch: Any, number: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def covered(loader: Loader, fingerprint: Fingerprint, limit: float = math.inf) -> Coverage:
     """Watch one pass in constant memory, cut soon after `limit` samples."""
-    return sum((Coverage.of(mixed(*part)) for part in _hashed(loader, fingerprint, limit)), Coverage())
+    return summed(_hashed(loader, fingerprint, limit))
+
+
+def summed(parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> Coverage:
+    """Return the coverage of samples whose image hashes and labels come in parts."""
+    return sum((Coverage.of(mixed(*part)) for part in parts), Coverage())
 
 
 def identities(loader: Loader, fingerprint: Fingerprint, limit: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the hashes of the images (uint64) and the labels of one pass, cut soon after `limit` samples."""
+    return joined(_hashed(loader, fingerprint, limit))
+
+
+def joined(parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return image hashes (uint64) and labels (int64) that come in parts."""
     nothing = (np.empty(0, np.uint64), np.empty(0, np.int64))
-    hashes, labels = zip(nothing, *_hashed(loader, fingerprint, limit), strict=True)
+    hashes, labels = zip(nothing, *parts, strict=True)
     return np.concatenate(hashes), np.concatenate(labels)
+
+
+def recognised(
+    loader: Loader, catalogue: Catalogue | Truth | FirstPass, limit: float
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the hashes of the images that each batch was found to hold, and its labels, as `identities` does.
+
+    It is slower, but finds samples by their ids, and such whose values are not exact.
+    """
+    came = 0
+    for images, labels, ids in arrays(loader):
+        found = catalogue.find(images) if ids is None else catalogue.named(images, ids)
+        came += len(labels)
+        yield catalogue.images_at(found.index[: len(labels)]), labels
+        if came > limit:
+            return
 
 
 def _hashed(
@@ -158,10 +207,11 @@ def _summed(
     if len(found) != len(images):
         msg = f"batch {number} has {len(images)} images and {len(found)} labels; expected one label for each image"
         raise NotABatch(msg)
-    if images[:1].numel() not in {0, fingerprint.values}:
-        msg = f"batch {number} has images of {images[0].numel()} values; those of the source have {fingerprint.values}"
+    pixels = fingerprint.read(as_array(images))
+    if pixels[:1].size not in {0, fingerprint.values}:
+        msg = f"batch {number} has images of {pixels[0].size} values; those of the source have {fingerprint.values}"
         raise NotABatch(msg)
-    return fingerprint.sums(quantised(as_array(images))), found
+    return fingerprint.sums(pixels), found
 
 
 def as_array(tensor: torch.Tensor) -> np.ndarray:

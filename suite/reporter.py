@@ -63,6 +63,7 @@ class Reporter:
         article, loaders = standing.article(self._reports), standing.standings(self._reports)
         for title, text in (
             ("the article's experiment", table.article(article, **look) if article else ""),
+            ("could not be checked", table.unchecked(loaders)),
             ("loaders", table.loaders(loaders, **look) if loaders else ""),
         ):
             if text:

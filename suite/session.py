@@ -236,8 +236,10 @@ class Session:
                 raise
         return self._seen[key]
 
-    def ask(self, case: Case, test: str, experiment: str, *, times: float, **arguments: object) -> Any:
-        """Run an experiment now; see `observe`.
+    def ask(
+        self, case: Case, test: str, experiment: str, *, times: float, afresh: bool = False, **arguments: object
+    ) -> Any:
+        """Run an experiment now; see `observe`. Afresh: in another new process of the loader, which ends with it.
 
         Raises:
             SubjectError: it came to nothing.
@@ -246,13 +248,17 @@ class Session:
         ends = self._ends.setdefault(case.label, [])
         if len(ends) >= _ENOUGH:
             raise Unobserved(", ".join(dict.fromkeys(ends)))
+        subject = Subject(case.spec, self.settings.timeout_s) if afresh else self.subject(case.spec)
         try:
-            return self.subject(case.spec).run(experiment, times=times, **arguments)
+            return subject.run(experiment, times=times, **arguments)
         except Raised:
             raise
         except SubjectError:
             ends.append(test)
             raise
+        finally:
+            if afresh:
+                subject.close()
 
     def close(self) -> None:
         """End every process."""

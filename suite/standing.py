@@ -22,6 +22,7 @@ class Standing:
     Attributes:
         label: of the case.
         passed, failed, deviating, unobserved: conformance tests, by name with parameters.
+        unchecked: tests that could not be made of a loader over its own data, by the reason.
         training, loading: figures of the benchmarks, if they ran.
         rank: 1 for the fastest; loaders whose intervals overlap share one. None without a rank.
         reason: why there is no rank.
@@ -34,6 +35,7 @@ class Standing:
     failed: list[str] = field(default_factory=list)
     deviating: list[str] = field(default_factory=list)
     unobserved: list[str] = field(default_factory=list)
+    unchecked: dict[str, list[str]] = field(default_factory=dict)
     training: dict[str, Any] | None = None
     loading: dict[str, Any] | None = None
     rank: int | None = None
@@ -68,6 +70,8 @@ def standings(reports: Iterable[pytest.TestReport]) -> list[Standing]:
 
 
 def _add(row: Standing, report: pytest.TestReport, properties: dict[str, Any]) -> None:
+    if report.skipped and "unchecked" in properties:
+        row.unchecked.setdefault(properties["unchecked"], []).append(report.nodeid.rpartition("::")[2])
     if report.when == "call" and "loader_train" in properties:
         row.training = properties["loader_train"]
     if report.when == "call" and "loader_load" in properties:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from typing import IO, Any, cast
 
@@ -56,6 +58,29 @@ class Flooded(SubjectError):
     """The loader printed without end."""
 
 
+@dataclass(frozen=True)
+class Limit:
+    """How long an experiment may take.
+
+    Attributes:
+        timeout_s: the time-out of a small one.
+        times: how many of them.
+    """
+
+    timeout_s: float
+    times: float
+
+    @property
+    def seconds(self) -> float:
+        """The seconds."""
+        return self.timeout_s * self.times
+
+    def __str__(self) -> str:
+        """Say how the seconds come from the option."""
+        how = f", {self.times:g} times --loader-timeout, as this takes longer" if self.times != 1 else ""
+        return f"{self.seconds:g} s{how}"
+
+
 class Subject:
     """One adapter in a process of its own, which is started when first asked.
 
@@ -83,7 +108,7 @@ class Subject:
         """
         self._process = self._process or _Process(self.spec)
         try:
-            return self._process.ask(experiment, arguments, self._timeout_s * times)
+            return self._process.ask(experiment, arguments, Limit(self._timeout_s, times))
         except Raised:
             raise
         except BaseException:
@@ -123,10 +148,10 @@ class _Process:
         os.close(lifeline)
         self._output = _Output(self._popen)
 
-    def ask(self, experiment: str, arguments: dict[str, object], timeout_s: float) -> Any:
+    def ask(self, experiment: str, arguments: dict[str, object], limit: Limit) -> Any:
         try:
             self._connection.send((experiment, arguments))
-            self._wait(timeout_s)
+            self._wait(limit)
             good, answer = self._connection.recv()
         except (EOFError, OSError) as error:
             raise self._why_gone() from error
@@ -134,7 +159,7 @@ class _Process:
             return answer
         raise Raised(**answer)
 
-    def _wait(self, timeout_s: float) -> None:
+    def _wait(self, limit: Limit) -> None:
         """Wait for the answer.
 
         Raises:
@@ -142,12 +167,12 @@ class _Process:
                 open, so its end alone does not tell.
             Hung: time is up.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + limit.seconds
         while not self._connection.poll(min(max(deadline - time.monotonic(), 0), _GLANCE_S)):
             if self._popen.poll() is not None and not self._connection.poll():
                 raise EOFError
             if time.monotonic() >= deadline:
-                raise Hung(self._why_hung(timeout_s))
+                raise Hung(self._why_hung(limit))
 
     def end(self) -> None:
         self._family.end()
@@ -169,13 +194,33 @@ class _Process:
             )
         return Died(f"{_end_of_process(code)}; its last output was\n\n{self._output.tail()}")
 
-    def _why_hung(self, timeout_s: float) -> str:
+    def _why_hung(self, limit: Limit) -> str:
         before = self._output.count
         self._family.print_stacks(self._output.note)
+        stacks = self._output.tail(since=before)
         return (
-            f"the loader gave no answer within {timeout_s:g} s. If it is only slow, allow more with"
-            f" --loader-timeout. Every thread stood at\n\n{self._output.tail(since=before)}"
+            f"the loader gave no answer within {limit}.{_step(stacks)} If it is only slow, allow more with"
+            f" --loader-timeout. Every thread stood at\n\n{stacks}"
         )
+
+
+# Functions of the suite, and what it waits for in them; the first that is found in the stacks counts.
+_STEPS = {
+    ("workbench.py", "close"): "it was being closed",
+    ("workbench.py", "open"): "it was being opened",
+    ("workbench.py", "start_epoch"): "it was told which epoch comes",
+    ("workbench.py", "_write"): "its data were being prepared",
+    ("workbench.py", "ending"): "it was asked for a batch, or for the end of an epoch",
+    ("recorder.py", "batches"): "it was asked for a batch, or for the end of an epoch",
+}
+
+
+def _step(stacks: str) -> str:
+    """Say in which step a loader stood, as far as its stacks tell."""
+    for (file, function), step in _STEPS.items():
+        if re.search(rf'suite/{re.escape(file)}", line \d+ in {function}$', stacks, re.MULTILINE):
+            return f" It did not return when {step}."
+    return ""
 
 
 def _end_of_process(code: int | None) -> str:

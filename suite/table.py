@@ -49,6 +49,21 @@ def loaders(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
     return _draw(_LOADERS, [_loader(row) for row in ordered], caption, width, colour=colour)
 
 
+def unchecked(rows: Sequence[Standing]) -> str:
+    """Return what could not be checked of loaders over their own data, and why."""
+    lines = []
+    for row in rows:
+        lines += [f"{row.label}:"] if row.unchecked else []
+        for why, tests in row.unchecked.items():
+            names = dict.fromkeys(_words(test) for test in tests)
+            lines.append(f"  {why}:\n    {', '.join(names)}")
+    return "\n".join(lines)
+
+
+def _words(test: str) -> str:
+    return test.partition("[")[0].removeprefix("test_").replace("_", " ")
+
+
 def article(rows: Sequence[ArticleRow], width: int, *, colour: bool) -> str:
     """Return the table of the article's experiment."""
     caption = next((f"{row.figures['epochs']} epochs {_caption(row.figures)}" for row in rows), "")

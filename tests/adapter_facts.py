@@ -19,6 +19,9 @@ import torch
 from loaderproof.loaders import Adapter, Promise, Request, Source, Variant, registry
 from loaderproof.loaders._tensorflow import import_tensorflow
 from loaderproof.loaders.sources.probe import probe
+from loaderproof.loaders.tf_slices import TfSlices
+from loaderproof.loaders.tfds_numpy import Options as NumpyOptions
+from loaderproof.loaders.tfds_numpy import TfdsNumpy
 
 # Samples, batch size, drop_last.
 IN_ORDER = (
@@ -31,6 +34,15 @@ IN_ORDER = (
     (23, 64, False),
 )
 SHUFFLED = {"small": (23, 4), "wide": (1000, 100)}
+WORLD = 3
+# What no loader can do.
+SENSELESS: dict[str, dict[str, int]] = {
+    "batch_size=0 ": {"batch_size": 0},
+    "num_workers=-1 ": {"num_workers": -1},
+    "world_size=0 ": {"world_size": 0},
+    "rank=-1 ": {"rank": -1, "world_size": 2},
+    "rank=2 ": {"rank": 2, "world_size": 2},
+}
 
 
 def main(output: str) -> None:
@@ -42,7 +54,19 @@ def main(output: str) -> None:
             found[name] = facts(registry.load(name))
         except Exception:  # noqa: BLE001  # told by the test that reads it
             found[name] = {"error": traceback.format_exc()}
-    Path(output).write_text(json.dumps({"adapters": found, "process": imported}))
+    Path(output).write_text(json.dumps({"adapters": found, "process": imported, "tuned": tuned()}))
+
+
+def tuned() -> dict[str, bool]:
+    """Tell for which pipelines of tf.data the thread that tunes them was not switched off."""
+    source, request = probe(23), Request(batch_size=4)
+    pipelines = {"tf_slices": TfSlices.pipeline(source, request)}
+    with tempfile.TemporaryDirectory() as root:
+        TfdsNumpy().prepare(source, Path(root))
+        for name, variant in TfdsNumpy.description.variants.items():
+            options = NumpyOptions(**variant.options)
+            pipelines[f"tfds_numpy {name}"] = TfdsNumpy.pipeline(23, Path(root), request, options)
+    return {name: pipeline.options().autotune.enabled is not False for name, pipeline in pipelines.items()}
 
 
 def process() -> dict[str, Any]:
@@ -100,7 +124,14 @@ class Setup:
             "other_seed": self.orders(*SHUFFLED["small"], seed=2),
             "after_break": self.orders(*SHUFFLED["small"], seed=1, broken=True),
             "left": self.left(),
+            "refused": [self.refusal(asked) for asked in SENSELESS.values()],
         }
+        if Promise.SHARDING in self.adapter.description.promises:
+            told["ranks"] = [
+                self.rank(rank, drop_last=drop) for drop in (False, True) for rank in range(WORLD)
+            ]
+        if Promise.AUGMENTATION in self.adapter.description.promises:
+            told["augmented"] = self.augmented()
         return {**told, "randomness": before == random_states()}
 
     def in_order(self, count: int, batch_size: int, drop_last: bool) -> dict[str, Any]:  # noqa: FBT001
@@ -118,6 +149,58 @@ class Setup:
         found = [observed(self.sources[count], loader)["order"] for _ in range(2 if broken else 3)]
         close(loader)
         return found
+
+    def refusal(self, asked: dict[str, int]) -> str | None:
+        """Return what is said to a request that makes no sense; None if it is fulfilled."""
+        request = Request(**{"num_workers": self.workers, "options": self.variant.options, **asked})
+        try:
+            close(self.adapter.open(self.sources[23], self.root / "23", request))
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def rank(self, rank: int, *, drop_last: bool) -> dict[str, Any]:
+        """Tell what one rank gets in two shuffled epochs."""
+        asked = {"shuffle": True, "seed": 1, "drop_last": drop_last, "world_size": WORLD}
+        loader = self.open(23, batch_size=4, rank=rank, **asked)
+        epochs = [observed(self.sources[23], loader) for _ in range(2)]
+        told = {"len": len(loader), "sizes": [epoch["sizes"] for epoch in epochs]}
+        close(loader)
+        return {**told, "orders": [epoch["order"] for epoch in epochs]}
+
+    def augmented(self) -> dict[str, Any]:
+        """Tell what was drawn, by the name of the run, and how the samples were changed."""
+        asked = {"batch_size": 4, "augment": True}
+        runs = {
+            "plain": self.drawn(**asked),
+            "again": self.drawn(**asked),
+            "shuffled": self.drawn(shuffle=True, **asked),
+            "other_seed": self.drawn(seed=1, **asked),
+            **{f"rank {rank}": self.drawn(rank=rank, world_size=2, **asked) for rank in range(2)},
+        }
+        source = self.sources[1]
+        loader = self.open(1, batch_size=1, augment=True)
+        truth = source.arrays()[0].astype(np.float32).transpose(0, 3, 1, 2) / 255
+        images = [next(iter(loader))[0].numpy() for _ in range(8)]
+        close(loader)
+        return {
+            "runs": runs,
+            "versions": len({image.tobytes() for image in images}),
+            "range": [float(np.min(images)), float(np.max(images))],
+            "change": float(max(np.abs(image.mean() - truth.mean()) for image in images)),
+        }
+
+    def drawn(self, **asked: Any) -> list[dict[str, list[float]]]:
+        """Return what was drawn in two epochs, by its name, in the order of the samples in the source."""
+        loader = self.open(23, **asked)
+        epochs = []
+        for _ in range(2):
+            extras = [batch[2] for batch in loader]
+            joined = {name: torch.cat([one[name] for one in extras]) for name in extras[0]}
+            order = joined["id"].argsort()
+            epochs.append({name: value[order].tolist() for name, value in joined.items()})
+        close(loader)
+        return epochs
 
     def left(self) -> list[int]:
         """Return the processes that are left of a loader that is closed amid an epoch."""

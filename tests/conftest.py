@@ -12,6 +12,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+# Modules that tests share lie beside them.
+sys.path.insert(0, str(Path(__file__).parent))
+
 SUITE = Path(__file__).parents[1] / "suite"
 JUDGED = Path(__file__).parent / "loaders_for_tests" / "judged.py"
 # Writes down what pytest's own process is, and what it has imported in the end.
@@ -27,6 +30,20 @@ def pytest_unconfigure():
 def pytest_configure(config: pytest.Config) -> None:
     """Fail a test that warns."""
     config.addinivalue_line("filterwarnings", "error")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print which reported faults were caught, if loaders with such faults were judged in this run."""
+    reports = [
+        one for kind in terminalreporter.stats.values() for one in kind if getattr(one, "when", "") == "call"
+    ]
+    judged = [value for report in reports for name, value in report.user_properties if name == "judged"]
+    if judged:
+        import faults  # noqa: PLC0415 - it imports all broken loaders
+
+        terminalreporter.section("reported faults, the tests that caught them, the loaders that have them")
+        for line in faults.matrix(faults.by_row(judged)):
+            terminalreporter.write_line(line)
 
 
 @dataclass

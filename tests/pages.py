@@ -1,4 +1,7 @@
-"""The page of each property, made from the docstring of its test and from the loaders that break it."""
+"""The page of each property, made from the docstring of its test and from the loaders that break it.
+
+`python tests/pages.py` writes docs/properties anew.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ import importlib
 import inspect
 import pkgutil
 import re
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from conftest import SuiteRun
+from test_broken_loaders import FILES, LOADERS, Name, judge
 
 from loaderproof.suite import conformance
 
@@ -60,7 +67,7 @@ def properties() -> list[Property]:
     ]
 
 
-def page(one: Property, loaders: Iterable[tuple[str, str]], report: str) -> str:
+def page(one: Property, loaders: Iterable[Name], report: str) -> str:
     """Return the page of a property.
 
     Args:
@@ -97,14 +104,57 @@ def index(all_of_them: Iterable[Property]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def without_command(report: str) -> str:
-    """Return a report without what differs from run to run: the command, and what follows the rows."""
-    rows = report.partition("\n\n")[2].partition("\n\n")[0].splitlines()
-    head = report.partition("\n")[0]
-    kept = [line for line in rows if not line.startswith("  repeat")]
-    return "\n".join([head, "", *kept])
+def report_on(text: str) -> str:
+    """Return the failure that a page shows, or nothing."""
+    found = re.search(r"^```\n(.*?)\n```$", text, re.DOTALL | re.MULTILINE)
+    return found[1] if found else ""
+
+
+def shortened(report: str) -> str:
+    """Return a report without the command, which differs from place to place, and without what follows the rows."""
+    head, _, rest = report.partition("\n\n")
+    rows = rest.partition("\n\n")[0].splitlines()
+    return "\n".join([head, "", *(row for row in rows if not row.startswith("  repeat"))])
+
+
+def broken() -> dict[str, list[Name]]:
+    """Return the loaders that fail each test, those that fail nothing else first."""
+    found: dict[str, list[Name]] = {}
+    for name, loader in sorted(LOADERS.items(), key=lambda item: len(item[1].fails)):
+        for test in loader.fails:
+            found.setdefault(test.removeprefix("test_"), []).append(name)
+    return found
+
+
+def reports(names: Iterable[Name]) -> dict[Name, dict[str, str]]:
+    """Judge some loaders; return the failures of each by the name of the property."""
+    found = {}
+    for file, options in FILES.items():
+        asked = [name for name in names if name[0] == file]
+        if asked:
+            with tempfile.TemporaryDirectory() as folder:
+                for name, verdict in judge(SuiteRun(Path(folder)), asked, options).items():
+                    found[name] = {test.removeprefix("test_"): text for test, text in verdict.failed.items()}
+    return found
+
+
+def main() -> None:
+    """Write every page anew."""
+    loaders = broken()
+    shown = {name: found[0] for name, found in loaders.items()}
+    failures = reports(set(shown.values()))
+    for old in FOLDER.glob("*.md"):
+        old.unlink()
+    for one in properties():
+        report = shortened(failures[shown[one.name]][one.name])
+        (FOLDER / f"{one.name}.md").write_text(page(one, loaders[one.name], report), encoding="utf-8")
+    (FOLDER / "README.md").write_text(index(properties()), encoding="utf-8")
 
 
 def _links(reports: str) -> str:
     link = r"[\1#\2](https://github.com/\1/issues/\2)"
     return re.sub(r"([\w.-]+/[\w.-]+)#(\d+)", link, reports)
+
+
+if __name__ == "__main__":
+    main()

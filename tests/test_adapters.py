@@ -14,8 +14,9 @@ import psutil
 import pytest
 import torch
 
-from loaderproof.loaders import Description, Promise, Request, registry
-from loaderproof.loaders._epochs import ClosingLoader, number_of_batches, options_of
+from loaderproof.loaders import Description, Promise, Request, Uneven, registry
+from loaderproof.loaders._epochs import ClosingLoader
+from loaderproof.loaders._requests import check, number_of_batches, options_of, share
 from loaderproof.loaders.memmap import Memmap
 from loaderproof.loaders.resident import Options as ResidentOptions
 from loaderproof.loaders.sources.probe import probe
@@ -26,6 +27,7 @@ from loaderproof.loaders.torch_dataloader import TorchDataLoader, by_torchvision
 SCRIPT = Path(__file__).with_name("adapter_facts.py")
 adapter_facts = SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 NAMES = list(registry.BUILTIN)
+AUGMENTING = ["torch_dataloader", "tfds_numpy", "tf_slices"]
 RIGHT = [name for name in NAMES if name != "tfds_article"]
 README = Path(__file__).parent.parent / "loaders" / "README.md"
 
@@ -106,6 +108,107 @@ def test_workers_change_no_order(observed):
     told = observed["adapters"]["torch_dataloader"].values()
 
     assert 1 == len({json.dumps(setup["shuffled"]) for setup in told})
+
+
+@pytest.mark.parametrize("facts", NAMES, indirect=True)
+def test_senseless_requests_are_refused(facts):
+    """Every adapter refuses sizes and ranks that cannot be, and names the one that cannot."""
+    for told in facts.values():
+        for value, refusal in zip(adapter_facts.SENSELESS, told["refused"], strict=True):
+            assert refusal.startswith(f"{value}is too ")
+
+
+@pytest.mark.parametrize("facts", RIGHT, indirect=True)
+def test_ranks_have_equal_parts_of_one_order(facts):
+    """Dealt out in turns, the ranks' samples are the order of a loader without ranks."""
+    world = adapter_facts.WORLD
+    for told in facts.values():
+        ranks = told["ranks"][:world]
+        for epoch in range(2):
+            orders = [rank["orders"][epoch] for rank in ranks]
+            dealt = [order[turn] for turn in range(8) for order in orders if turn < len(order)]
+            whole = told["shuffled"]["small"][epoch]
+            assert whole == dealt[:23]
+            assert whole[: len(dealt) - 23] == dealt[23:]
+
+
+@pytest.mark.parametrize("facts", RIGHT, indirect=True)
+def test_a_rank_sees_other_samples_in_each_epoch(facts):
+    """Shuffling comes before sharing out."""
+    for told in facts.values():
+        assert all(set(rank["orders"][0]) != set(rank["orders"][1]) for rank in told["ranks"])
+
+
+@pytest.mark.parametrize("facts", RIGHT, indirect=True)
+def test_the_length_is_that_of_the_rank(facts):
+    """len() counts the rank's own batches, the last one left out if it is to be dropped."""
+    for told in facts.values():
+        for place, rank in enumerate(told["ranks"]):
+            dropping = place >= adapter_facts.WORLD
+            assert [rank["len"]] * 2 == [len(sizes) for sizes in rank["sizes"]]
+            assert all(size == 4 for sizes in rank["sizes"] for size in (sizes if dropping else sizes[:-1]))
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_ranks_are_as_uneven_as_declared(observed, name):
+    """Parts are padded, or exact, as the description says."""
+    description = registry.load(name).description
+    for told in observed["adapters"][name].values():
+        for rank, seen in enumerate(told["ranks"][: adapter_facts.WORLD]):
+            request = Request(rank=rank, world_size=adapter_facts.WORLD)
+            assert [share(23, request, description.uneven)] * 2 == [len(order) for order in seen["orders"]]
+
+
+@pytest.mark.parametrize("facts", AUGMENTING, indirect=True)
+def test_no_two_draws_are_alike(facts):
+    """Each sample has a draw of its own in each epoch, for each seed, and in each family."""
+    for told in facts.values():
+        runs = told["augmented"]["runs"]
+        epochs = [*runs["plain"], *runs["other_seed"]]
+        draws = [value for epoch in epochs for name, one in epoch.items() if name != "id" for value in one]
+        assert all(list(range(23)) == epoch["id"] for epoch in epochs)
+        assert len(draws) == len(set(draws)) == 4 * 23 * (len(epochs[0]) - 1)
+
+
+@pytest.mark.parametrize("facts", AUGMENTING, indirect=True)
+def test_draws_repeat_with_the_seed(facts):
+    """The same seed draws the same for the same samples."""
+    for told in facts.values():
+        assert told["augmented"]["runs"]["plain"] == told["augmented"]["runs"]["again"]
+
+
+def test_workers_change_no_draw(observed):
+    """A DataLoader draws the same with workers, with persistent ones, and without."""
+    told = observed["adapters"]["torch_dataloader"].values()
+
+    assert 1 == len({json.dumps(setup["augmented"]["runs"]) for setup in told})
+
+
+@pytest.mark.parametrize("facts", AUGMENTING, indirect=True)
+def test_ranks_draw_apart(facts):
+    """No draw of one rank is one of the other's, not even for a sample that both get."""
+    for told in facts.values():
+        ranks = [told["augmented"]["runs"][f"rank {rank}"] for rank in range(2)]
+        for name in ranks[0][0].keys() - {"id"}:
+            one, other = ({value for epoch in rank for value in epoch[name]} for rank in ranks)
+            assert (set(), True) == (one & other, len(one) >= 22)
+
+
+@pytest.mark.parametrize("facts", AUGMENTING, indirect=True)
+def test_augmentation_changes_a_sample_anew_each_time(facts):
+    """Eight epochs change a sample in eight ways, within [0, 1], and never more and more."""
+    for told in facts.values():
+        seen = told["augmented"]
+        assert (8, True, True) == (seen["versions"], 0 <= seen["range"][0], seen["range"][1] <= 1)
+        assert seen["change"] < 0.25
+
+
+def test_tuning_is_asked_for(observed):
+    """tf.data's tuning thread runs for the variant that asks for it alone."""
+    tuned = observed["tuned"]
+
+    assert {"tf_slices", "tfds_numpy ", "tfds_numpy autotune"} <= tuned.keys()
+    assert ["tfds_numpy autotune"] == [name for name, on in tuned.items() if on]
 
 
 def test_a_small_buffer_shuffles_within_it(observed):
@@ -221,6 +324,34 @@ def test_every_option_of_a_variant_exists(tmp_path):
         options_of(ResidentOptions, request)
 
 
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        ({"batch_size": 0}, "batch_size=0 is too small: the least is 1"),
+        ({"num_workers": -1}, "num_workers=-1 is too small: the least is 0"),
+        ({"world_size": 0}, "world_size=0 is too small: the least is 1"),
+        ({"rank": -1}, "rank=-1 is too small: the least is 0"),
+        ({"rank": 2, "world_size": 2}, "rank=2 is too large for world_size=2: ranks are 0 to 1"),
+    ],
+)
+def test_senseless_numbers_are_refused(asked, complaint):
+    """What no loader can do is refused, with what can be done."""
+    with pytest.raises(ValueError, match=complaint):
+        check(Request(**asked))
+
+
+@pytest.mark.parametrize(
+    ("uneven", "parts"),
+    [(Uneven.EXACT, [8, 8, 7]), (Uneven.PADDED, [8, 8, 8]), (Uneven.DROPPED, [7, 7, 7])],
+)
+def test_parts_of_ranks(uneven, parts):
+    """Of 23 samples three ranks get as many as the way to share says; of 21 all get 7."""
+    requests = [Request(rank=rank, world_size=3) for rank in range(3)]
+
+    assert parts == [share(23, request, uneven) for request in requests]
+    assert [7, 7, 7] == [share(21, request, uneven) for request in requests]
+
+
 @pytest.mark.parametrize("name", ["torch_dataloader", "resident", "memmap"])
 def test_a_typo_in_an_option_is_refused(name, tmp_path):
     """An adapter refuses an option that it does not have."""
@@ -282,6 +413,38 @@ def test_persistent_workers_outlive_an_epoch_but_not_the_loader():
 
     assert 2 == len(workers[0] & workers[1])
     assert set() == set(psutil.Process().children()) - others
+
+
+def test_persistent_workers_serve_one_pass():
+    """A pass whose workers another took says so, instead of ending early; the other one is whole."""
+    request = Request(batch_size=4, num_workers=2, options={"persistent_workers": True})
+    loader = TorchDataLoader().open(probe(23), Path(), request)
+    earlier, later = iter(loader), iter(loader)
+    next(earlier), next(later)
+
+    with pytest.raises(RuntimeError, match="another pass has begun"):
+        list(earlier)
+    assert 5 == len(list(later))
+    loader.close()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_stop_iteration_in_a_sample_is_an_error(workers):
+    """A sample that raises StopIteration ends no epoch."""
+
+    class Stopping(type(probe(1))):
+        def __getitem__(self, index):
+            if index == 5:
+                raise StopIteration("poison")
+            return super().__getitem__(index)
+
+    source = probe(23)
+    source.__class__ = Stopping
+    loader = TorchDataLoader().open(source, Path(), Request(batch_size=4, num_workers=workers))
+
+    with pytest.raises(RuntimeError, match="sample 5 raised StopIteration: poison"):
+        list(loader)
+    loader.close()
 
 
 def test_closing_ends_epochs_that_go_on():

@@ -1,4 +1,4 @@
-"""From the name of a loader to its adapter, and what a plain function promises."""
+"""From the name of a loader to its adapter."""
 
 import importlib.metadata
 import json
@@ -7,20 +7,14 @@ import subprocess
 import sys
 import textwrap
 import traceback
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from torch.utils.data import DataLoader
 
-from loaderproof.loaders import Adapter, Description, Promise, Request, Variant, registry
-from loaderproof.loaders.function import FunctionAdapter, adapter
+from loaderproof.loaders import Description, Request, _modules, registry
 from loaderproof.loaders.registry import LoaderError
 from loaderproof.loaders.sources.probe import probe
 
-SHUFFLING = {Promise.SHUFFLE, Promise.RESHUFFLING, Promise.SOURCE_ORDER}
 MAKE = "def make(source, request):\n    return [('a batch', 'of', request.batch_size)]\n"
 
 
@@ -86,6 +80,14 @@ def test_a_function_in_a_file(folder):
 
     assert [("a batch", "of", 2)] == opened("sub/mine.py:make")
     assert "mine:make" == registry.load("sub/mine.py:make").description.name
+
+
+def test_a_function_of_the_request_alone(folder):
+    """A function that takes no source has data of its own."""
+    (folder / "mine.py").write_text("def make(request):\n    return [request.batch_size]\n")
+
+    assert [2] == opened("mine.py:make")
+    assert registry.load("mine.py:make").description.own_data
 
 
 def test_a_function_in_a_module(folder):
@@ -164,17 +166,18 @@ def test_spawned_workers_find_the_file(folder):
         ("nowhere.at.all:make", "there is no loader 'nowhere.at.all:make'"),
         ("", "there is no loader ''"),
         ("holds.py:mkae", "did you mean 'make'"),
-        ("holds.py:mkae", "Loaders in it: Mine, make"),
-        ("holds.py:", "write holds.py:NAME. Loaders in it: Mine, make"),
-        ("holds.py", "write holds.py:NAME. Loaders in it: Mine, make"),
-        ("holds", "write holds:NAME. Loaders in it: Mine, make"),
+        ("holds.py:mkae", "Loaders in it: Mine, make, own"),
+        ("holds.py:", "write holds.py:NAME. Loaders in it: Mine, make, own"),
+        ("holds.py", "write holds.py:NAME. Loaders in it: Mine, make, own"),
+        ("holds", "write holds:NAME. Loaders in it: Mine, make, own"),
         ("empty.py", "no adapter and no function of (source, request)"),
         ("hold.py:make", "hold.py (did you mean 'holds.py'?)"),
         ("holds.py:NUMBER", "is int 3; a loader is a subclass"),
         ("holds.py:Path", "is the class Path; a loader is"),
         ("holds.py:Half", "is the class Half without open; a loader is"),
         ("holds.py:_Nameless", "needs a class attribute: description = Description(name=...)"),
-        ("holds.py:alone", "the function alone(source) must take (source, request)"),
+        ("holds.py:alone", "the function alone(source) must take (source, request), or (request) alone"),
+        ("holds.py:none", "the function none() must take (source, request), or (request) alone"),
         ("holds.py:NUMBER", "def make(source, request):"),
     ],
 )
@@ -202,7 +205,13 @@ def test_what_is_no_loader_is_told(folder, spec, told):
             def alone(source):
                 return []
 
+            def none():
+                return []
+
             def make(source, request):
+                return []
+
+            def own(request):
                 return []
         """)
     )
@@ -224,7 +233,7 @@ def test_what_is_no_loader_is_told(folder, spec, told):
 )
 def test_a_drive_letter_is_no_module(spec, parts):
     """The colon behind a drive letter does not split a path."""
-    assert parts == registry._parts(spec)
+    assert parts == _modules.parts(spec)
 
 
 def test_a_broken_file_shows_its_own_error(folder):
@@ -277,139 +286,3 @@ def test_a_missing_library_names_the_extra(extra, command):
 def test_an_installed_library_is_no_obstacle():
     """A loader whose libraries are there is not refused."""
     assert registry.require(Description(name="mine", requires=("json",))) is None
-
-
-def plain(source, request):
-    """The three lines of the tutorial."""
-    samples = [(torch.from_numpy(image).permute(2, 0, 1) / 255, label) for image, label in source]
-    return DataLoader(samples, batch_size=request.batch_size, shuffle=request.shuffle)
-
-
-def lazy(source, request):
-    """A generator, which reads its request only when it is iterated."""
-    yield request.shuffle, request.seed, request.drop_last, request.num_workers
-
-
-def with_seed_alone(source, request):
-    """Reads a seed, but no shuffle that it could decide."""
-    return [request.seed]
-
-
-def printing(source, request):
-    """Shows its request, which is not heeding it."""
-    return [f"{request} {request!r}"]
-
-
-def failing(source, request):
-    """Fails after it has read something."""
-    if request.drop_last in (True, False):
-        raise ValueError("no disk")
-
-
-def never_ending(source, request):
-    """Gives batches for ever."""
-    while True:
-        yield request.shuffle
-
-
-def of_unknown_length(source, request):
-    """Has a length by its class, but not in fact."""
-
-    class Stream(torch.utils.data.IterableDataset):
-        def __iter__(self) -> Iterator[int]:
-            return iter(range(3))
-
-    return DataLoader(Stream())
-
-
-@pytest.mark.parametrize(
-    ("function", "promises"),
-    [
-        (plain, {Promise.LENGTH} | SHUFFLING),
-        (lazy, {Promise.SEEDED_ORDER, Promise.DROP_LAST, Promise.WORKERS} | SHUFFLING),
-        (with_seed_alone, {Promise.LENGTH}),
-        (printing, {Promise.LENGTH}),
-        (failing, {Promise.DROP_LAST}),
-        (never_ending, SHUFFLING),
-        (of_unknown_length, set()),
-    ],
-)
-def test_a_function_promises_what_it_reads(function, promises):
-    """A function promises what it reads of its request in an epoch, and a length if it has one."""
-    assert promises == FunctionAdapter(function).description.promises
-
-
-def test_an_error_in_the_trial_is_told():
-    """A function that fails when it is tried is described all the same, with its error."""
-    description = FunctionAdapter(failing).description
-
-    assert "failing" == description.name
-    assert "its trial ended with ValueError('no disk')" in description.summary
-
-
-def test_the_trial_closes_what_it_opens():
-    """The loader that a trial opens is closed."""
-    closed = []
-
-    class Closable(list):
-        def close(self) -> None:
-            closed.append(True)
-
-    assert {Promise.LENGTH} == FunctionAdapter(lambda *_: Closable()).description.promises
-    assert [True] == closed
-
-
-def test_a_declared_function_is_not_tried():
-    """What a function declares is taken as it is; it is not called to find out more."""
-
-    @adapter(name="told", promises=["length"], variants={"": Variant(), "fast": Variant(options={"n": 1})})
-    def never(source, request):
-        raise AssertionError("called")
-
-    description = FunctionAdapter(never, name="other").description
-
-    assert ("told", {Promise.LENGTH}, ["", "fast"]) == (
-        description.name,
-        description.promises,
-        list(description.variants),
-    )
-
-
-def test_a_function_that_declares_no_promises_is_tried():
-    """A function may declare the rest and leave its promises to the trial."""
-    declared = FunctionAdapter(adapter(tolerance=0.1)(plain)).description
-
-    assert (0.1, {Promise.LENGTH} | SHUFFLING) == (declared.tolerance, declared.promises)
-
-
-def test_a_declared_function_stays_a_function():
-    """A function that declares something is called as before."""
-
-    @adapter(promises=[])
-    def make(source, request):
-        return [source, request]
-
-    assert [1, 2] == make(1, 2)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error"), [({"tolerence": 1}, TypeError), ({"promises": ["lenght"]}, ValueError)]
-)
-def test_a_declaration_with_a_typo_fails_at_once(wrong, error):
-    """A field or a promise that does not exist is refused where it is written."""
-    with pytest.raises(error, match=next(iter(wrong)) if error is TypeError else "lenght"):
-        adapter(**wrong)
-
-
-def test_a_function_opens_with_what_it_was_given():
-    """The function gets the very source and request that its adapter got."""
-    source, request = probe(2), replace(Request(), seed=4)
-    given = FunctionAdapter(lambda *both: both).open(source, Path(), request)
-
-    assert given[0] is source
-    assert given[1] is request
-
-
-def test_function_adapters_are_adapters():
-    """A function from the registry is an adapter like any other."""
-    assert isinstance(FunctionAdapter(plain), Adapter)

@@ -76,10 +76,11 @@ def test_importing_the_sources_is_light():
         ("probe:2000000", "number of samples is '2000000'; give a whole number from 1 to 1000000"),
         ("probe:5:8x9", "shape is '8x9'; give height, width and channels, as in 12x20x3"),
         ("probe:5:8x9xq", "side of the shape is 'q'; give a whole number of at least 1"),
-        ("probe:5:8x8x3", "unequal sides"),
         ("probe:5:1x2x3", "26 values in an image"),
         ("probe:5:8x9x3:1001", "number of classes is '1001'; give a whole number from 1 to 1000"),
-        ("probe:5:8x9x3:10:1", "has 4 parts; the form is probe:N:HxWxC:CLASSES"),
+        ("probe:5:8x9x3:10:40", "range of values is '40'; give two of 0 to 255"),
+        ("probe:5:8x9x3:10:200-250", "range of values is '200-250'"),
+        ("probe:5:8x9x3:10:40-215:1", "has 5 parts; the form is probe:N:HxWxC:CLASSES:LOW-HIGH"),
         ("mnist:100", "100 does not hold the four files of mnist"),
         ("idx", "no folder is named"),
         ("idx:/no/such/folder", "there is no folder '/no/such/folder'"),
@@ -133,6 +134,13 @@ def test_probe_carries_its_ids():
         assert probe.labels.tolist() == sorted(probe.labels)
         assert {0, 255} <= set(probe.images[0].ravel().tolist())
     assert not set(probes["train"].ids) & set(probes["test"].ids)
+
+
+def test_probe_has_the_range_asked_for():
+    """Each image of a probe holds both ends of its range, and nothing beyond."""
+    images = sources.load("probe:50:8x8x1:10:40-215")["train"].images.reshape(50, -1)
+
+    assert ({40}, {215}) == (set(images.min(axis=1).tolist()), set(images.max(axis=1).tolist()))
 
 
 def test_probe_has_as_many_labels_as_asked():

@@ -8,8 +8,9 @@
 | `idx:DIR` | a folder with files in MNIST's format |
 | `folder:DIR` | PNG or JPEG files, a folder for each class |
 | `tfds:NAME` | a data set of TensorFlow Datasets |
+| `object:MODULE:ATTR`, `object:FILE.py:ATTR` | an object that gives `(image, label)` for an index |
 
-Where `folder` and `tfds` find no test split, every sixth sample is held out for it.
+Where `folder`, `tfds` and `object` find no test split, every sixth sample is held out for it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 
 from loaderproof.loaders.contract import Source
-from loaderproof.loaders.sources import folder, glyphs, idx, mnist, probe, tfds
+from loaderproof.loaders.sources import folder, glyphs, idx, mnist, object, probe, tfds  # noqa: A004  # as it is called
 from loaderproof.loaders.sources.error import SourceError
 from loaderproof.loaders.sources.portion import first
 from loaderproof.loaders.store import StoreError
@@ -30,6 +31,7 @@ KINDS: dict[str, Callable[[str], dict[str, Source]]] = {
     "glyphs": glyphs.load,
     "idx": idx.load,
     "mnist": partial(mnist.load, "mnist"),
+    "object": object.load,
     "probe": probe.load,
     "tfds": tfds.load,
 }

@@ -2,7 +2,8 @@
 
 Every sample carries its id three times: as a number, as its file name (`key`), and in its
 pixels; its label is a hash of its id and goes past 255. Samples lie sorted by class. Every pixel
-tells where it lies, height and width differ, and each image holds both 0 and 255.
+tells where it lies, and each image holds both ends of the range of values, which are 0 and 255
+where nothing else is asked for. Height and width differ unless they are asked to be equal.
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ from loaderproof.loaders.sources.spec import whole_number
 COUNT = 23
 SHAPE = (12, 20, 3)
 CLASSES = 1000
+VALUES = (0, 255)
+LEAST_RANGE = 128  # with fewer values two samples would come close to each other
 ID_BITS = 24
 MOST = 1_000_000  # samples; ids of one split must not reach those of the next
 _FIRST_ID = {"train": 1_000, "test": 8_000_000}
 
 
 def load(rest: str) -> dict[str, Source]:
-    """Return the probe of each split for `[N[:HxWxC[:CLASSES]]]`."""
+    """Return the probe of each split for `[N[:HxWxC[:CLASSES[:LOW-HIGH]]]]`."""
     parts = rest.split(":") if rest else []
-    if len(parts) > 3:
-        msg = f"{rest!r} has {len(parts)} parts; the form is probe:N:HxWxC:CLASSES"
+    if len(parts) > 4:
+        msg = f"{rest!r} has {len(parts)} parts; the form is probe:N:HxWxC:CLASSES:LOW-HIGH"
         raise SourceError(msg)
     count = whole_number(parts[0], "the number of samples", MOST) if parts else COUNT
     shape = _shape(parts[1]) if len(parts) > 1 else SHAPE
     classes = whole_number(parts[2], "the number of classes", CLASSES) if len(parts) > 2 else CLASSES
-    return {split: probe(count, split, shape, classes) for split in _FIRST_ID}
+    values = _range(parts[3]) if len(parts) > 3 else VALUES
+    return {split: probe(count, split, shape, classes, values) for split in _FIRST_ID}
 
 
 def _shape(text: str) -> tuple[int, int, int]:
@@ -41,6 +45,14 @@ def _shape(text: str) -> tuple[int, int, int]:
         raise SourceError(msg)
     height, width, channels = sides
     return height, width, channels
+
+
+def _range(text: str) -> tuple[int, int]:
+    low, _, high = (int(end) if end.isascii() and end.isdigit() else -1 for end in text.partition("-"))
+    if low < 0 or not low + LEAST_RANGE <= high <= VALUES[1]:
+        msg = f"the range of values is {text!r}; give two of 0 to 255, {LEAST_RANGE} apart at least, as in 40-215"
+        raise SourceError(msg)
+    return low, high
 
 
 class Probe(ArraySource):
@@ -69,31 +81,34 @@ def probe(
     split: str = "train",
     shape: tuple[int, int, int] = SHAPE,
     classes: int = CLASSES,
+    values: tuple[int, int] = VALUES,
 ) -> Probe:
     """Make a probe.
 
     Args:
         count: number of samples, at least 1.
         split: `train` or `test`.
-        shape: height, width, channels; at least 26 values, and sides that differ.
+        shape: height, width, channels; at least 26 values.
         classes: how many of the 1,000 labels occur.
+        values: lowest and highest value; every image holds both.
 
     Raises:
         SourceError: the shape cannot carry an id, or there is no sample.
     """
     height, width, channels = shape
-    if count < 1 or height * width * channels < ID_BITS + 2 or height == width or not 1 <= classes <= CLASSES:
+    if count < 1 or height * width * channels < ID_BITS + 2 or not 1 <= classes <= CLASSES:
         msg = (
             f"probe of {count} samples, shape {shape}, {classes} classes: need at least one sample,"
-            f" {ID_BITS + 2} values in an image, unequal sides, and 1 to {CLASSES} classes"
+            f" {ID_BITS + 2} values in an image, and 1 to {CLASSES} classes"
         )
         raise SourceError(msg)
     ids = np.arange(count, dtype=np.int64) + _FIRST_ID[split]
     labels = label_of(ids, classes)
     order = np.argsort(labels, kind="stable")
     ids, labels = ids[order], labels[order]
-    name = f"probe:{count}:{height}x{width}x{channels}:{classes}/{split}"
-    made = Probe(name, _draw(ids, shape), labels, CLASSES)
+    span = "" if values == VALUES else f":{values[0]}-{values[1]}"
+    name = f"probe:{count}:{height}x{width}x{channels}:{classes}{span}/{split}"
+    made = Probe(name, _squeezed(_draw(ids, shape), values), labels, CLASSES)
     made.ids = ids
     return made
 
@@ -107,3 +122,8 @@ def _draw(ids: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
     flat[:, :ID_BITS] = ((ids[:, None] >> np.arange(ID_BITS)) & 1) * 200 + 20
     flat[:, -2:] = (0, 255)
     return flat.reshape(len(ids), *shape)
+
+
+def _squeezed(images: np.ndarray, values: tuple[int, int]) -> np.ndarray:
+    low, high = values
+    return (low + images.astype(np.int64) * (high - low) // 255).astype(np.uint8)

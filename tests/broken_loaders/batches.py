@@ -18,7 +18,7 @@ class ChannelsLast(Honest):
         return torch.from_numpy(pixels) / 255
 
 
-@fails("test_shapes", DATA)
+@fails("test_shapes", "test_layout", DATA)
 class SidesSwapped(Honest):
     """Images come as (N, C, W, H)."""
 
@@ -189,6 +189,33 @@ class Mirrored(Honest):
 
     def image(self, pixels: np.ndarray) -> Tensor:
         return super().image(pixels).flip(2)
+
+
+@fails("test_layout", rows=["E7"])
+class TransposedIfSquare(Honest):
+    """Rows and columns change places, which no shape shows where there are as many of each."""
+
+    def image(self, pixels: np.ndarray) -> Tensor:
+        image = super().image(pixels)
+        return image.transpose(1, 2) if pixels.shape[0] == pixels.shape[1] else image
+
+
+@fails("test_values")
+class StretchedToItsRange(Honest):
+    """Each image is stretched until it holds both black and white."""
+
+    def image(self, pixels: np.ndarray) -> Tensor:
+        image = super().image(pixels)
+        low, high = torch.aminmax(image)
+        return (image - low) / (high - low)
+
+
+@fails()
+class DividedByTheRangeOfItsType(Honest):
+    """Each image is divided by what its type can hold, whatever it does hold."""
+
+    def image(self, pixels: np.ndarray) -> Tensor:
+        return torch.from_numpy(pixels).permute(2, 0, 1) / np.iinfo(pixels.dtype).max
 
 
 @fails("test_labels_belong_to_their_samples", DATA)

@@ -81,7 +81,7 @@ class Floods(Collapsing):
             os.write(1, b"what a flood\n" * 80_660)
 
 
-@fails("test_errors_surface", rows=["H9"])
+@fails("test_errors_surface", "test_stop_iteration_surfaces", rows=["H9"])
 class WaitsForADeadThread(Honest):
     """Loads ahead in a thread that passes ValueErrors on and dies of others; who takes the batches waits."""
 

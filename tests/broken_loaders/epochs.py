@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from honest import DATA, NO_WORKERS, WITH_WORKERS, Honest, fails
@@ -322,3 +324,129 @@ class LosesOneOfLargeBatches(Honest):
         *others, last = super().batches(places) or [[]]
         short = last[:-1] if self.request.batch_size > 100 else last
         return [*others, short] if short else others
+
+
+class Passing:
+    """One pass over a loader, as an iterator with a state of its own."""
+
+    over = False
+
+    def __init__(self, loader: Honest) -> None:
+        self.loader = loader
+        self.going = Honest.__iter__(loader)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        if self.over:
+            return self.after()
+        try:
+            return next(self.going)
+        except StopIteration:
+            self.over = True
+            raise
+
+    def after(self) -> Batch:
+        """Return what comes when all has come."""
+        raise StopIteration
+
+
+@fails()
+class KnowsItsEnd(Honest):
+    """Has an iterator that remembers its end."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        return Passing(self)
+
+
+@fails("test_exhausted_iterator_stays_exhausted")
+class BeginsAgainAfterItsEnd(Honest):
+    """Has an iterator that is ready for the next epoch when it has ended."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        class Restarting(Passing):
+            def after(self) -> Batch:
+                self.over, self.going = False, Honest.__iter__(self.loader)
+                return next(self)
+
+        return Restarting(self)
+
+
+@fails("test_exhausted_iterator_stays_exhausted")
+class ComplainsAfterItsEnd(Honest):
+    """Has an iterator that is closed by its end, and says so."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        class Closed(Passing):
+            def after(self) -> Batch:
+                raise RuntimeError("the iterator is closed")
+
+        return Closed(self)
+
+
+@fails("test_bad_arguments_are_refused")
+class AnyBatchSize(Honest):
+    """Takes a batch size that makes no sense for 1."""
+
+    def __init__(self, source: Source, request: Request) -> None:
+        super().__init__(source, replace(request, batch_size=max(1, request.batch_size)))
+
+
+@fails("test_bad_arguments_are_refused", promises=WITH_WORKERS)
+class AnyNumberOfWorkers(Honest):
+    """Takes fewer workers than none for none."""
+
+    def __init__(self, source: Source, request: Request) -> None:
+        super().__init__(source, replace(request, num_workers=max(0, request.num_workers)))
+
+
+@fails("test_drop_last", rows=["C33"])
+class KeepsTheOnlyBatch(Honest):
+    """Hands out a batch that is not full if it would be the only one."""
+
+    def batches(self, places: list[int]) -> list[list[int]]:
+        return super().batches(places) or [places]
+
+
+@fails("test_len_counts_batches", rows=["C33"])
+class LengthOfAtLeastOne(Honest):
+    """len() says 1 where every sample is dropped."""
+
+    def __len__(self) -> int:
+        return max(1, super().__len__())
+
+
+@fails("test_second_epoch_is_complete")
+class RepeatsFromTheFifthEpoch(Honest):
+    """From the fifth epoch on a sample comes in place of another."""
+
+    def order(self) -> list[int]:
+        order = super().order()
+        return [*order[:-1], order[0]] if self.epoch >= 4 else order
+
+
+class SplitsKeptTogether(Honest):
+    """Keeps what it was given for every split, for as long as the process lives."""
+
+    given: ClassVar[dict[str, Source]] = {}
+
+    def __init__(self, source: Source, request: Request) -> None:
+        super().__init__(source, request)
+        self.given[source.name] = source
+
+
+@fails("test_train_and_test_are_disjoint", rows=["C12"])
+class SplitDrawnAnew(SplitsKeptTogether):
+    """From the second epoch on, some samples of a split come from the other."""
+
+    def sample(self, place: int) -> tuple[Tensor, int]:
+        data, _, split = self.source.name.rpartition("/")
+        other = self.given.get(f"{data}/{'test' if split == 'train' else 'train'}")
+        if self.epoch == 0 or place or other is None:
+            return super().sample(place)
+        pixels, label = other[place]
+        return self.image(pixels), label
+
+
+CacheOfBothSplits = fails()(SplitsKeptTogether)

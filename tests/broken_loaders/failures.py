@@ -11,9 +11,13 @@ from typing import Any
 from honest import Honest, fails
 from torch import Tensor
 
+from loaderproof.loaders.contract import OnError
+
 Batch = tuple[Tensor, Tensor]
 
 ERRORS = "test_errors_surface"
+STOP = "test_stop_iteration_surfaces"
+BAD = "test_bad_samples_are_left_out_and_counted"
 
 
 class Tolerant(Honest):
@@ -32,7 +36,7 @@ class Tolerant(Honest):
         return False
 
 
-@fails(ERRORS)
+@fails(ERRORS, STOP)
 class Skips(Tolerant):
     """Leaves out the samples that cannot be read."""
 
@@ -53,7 +57,7 @@ class EndsAtKeyError(Honest):
             yield from super().__iter__()
 
 
-@fails(ERRORS, rows=["C20"])
+@fails(ERRORS, STOP, rows=["C20"])
 class TakesTheNext(Tolerant):
     """Takes the next sample for one that cannot be read."""
 
@@ -61,7 +65,7 @@ class TakesTheNext(Tolerant):
         return Honest.batch(self, [place if self.readable(place) else place + 1 for place in places])
 
 
-@fails(ERRORS)
+@fails(ERRORS, STOP)
 class HidesTheMessage(Honest):
     """Raises an error of its own that does not say what was wrong."""
 
@@ -72,7 +76,7 @@ class HidesTheMessage(Honest):
             raise RuntimeError("a worker failed") from None
 
 
-@fails(ERRORS)
+@fails(ERRORS, STOP)
 class ThreadEndsQuietly(Honest):
     """Loads ahead in a thread; if it dies, the epoch seems to be over."""
 
@@ -89,3 +93,59 @@ class ThreadEndsQuietly(Honest):
             for batch in super().__iter__():
                 ready.put(batch)
         ready.put(None)
+
+
+@fails(STOP, rows=["C21"])
+class EndsAtStopIteration(Honest):
+    """Hands out an iterator that takes a StopIteration of a sample for its own."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.epoch += 1
+        return map(self.batch, self.batches(self.order()))
+
+
+class Counting(Honest):
+    """Leaves out the samples that cannot be read, and counts them."""
+
+    skipped = 0
+
+    def batch(self, places: list[int]) -> Batch:
+        return super().batch([place for place in places if self.readable(place)])
+
+    def readable(self, place: int) -> bool:
+        """Tell whether a sample can be read."""
+        with contextlib.suppress(Exception):
+            self.source[place]
+            return True
+        self.skipped += 1
+        return False
+
+
+@fails(on_error=OnError.SKIP)
+class Counts(Counting):
+    """Does what it declares."""
+
+
+@fails(BAD, on_error=OnError.SKIP)
+class CountsNothing(Tolerant):
+    """Leaves out the samples that cannot be read, and says nothing."""
+
+
+@fails(BAD, on_error=OnError.SKIP, rows=["C20"])
+class CountsAndTakesTheNext(Counting):
+    """Counts the samples that cannot be read, and takes the next for each."""
+
+    def batch(self, places: list[int]) -> Batch:
+        return Honest.batch(self, [place if self.readable(place) else place + 1 for place in places])
+
+
+@fails(BAD, on_error=OnError.SKIP)
+class ThrowsTheBatchAway(Counting):
+    """Counts the samples that cannot be read, and leaves out whole batches for them."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.epoch += 1
+        for places in self.batches(self.order()):
+            readable = [self.readable(place) for place in places]
+            if all(readable):
+                yield Honest.batch(self, places)

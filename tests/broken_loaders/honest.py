@@ -52,6 +52,8 @@ class Honest:
     """Reads a source sample by sample, in steps that can be replaced one by one."""
 
     def __init__(self, source: Source, request: Request) -> None:
+        if request.batch_size < 1 or request.num_workers < 0 or request.rank >= request.world_size:
+            raise ValueError(f"no loader can do this: {request}")
         self.source, self.request = source, request
         self.generator = torch.Generator().manual_seed(request.seed)
         self.epoch = -1
@@ -80,7 +82,8 @@ class Honest:
 
     def batch(self, places: list[int]) -> tuple[Tensor, Tensor]:
         """Return the samples at some places."""
-        images, labels = zip(*map(self.sample, places), strict=True)
+        # Not by map(), which takes a StopIteration of a sample for its end.
+        images, labels = zip(*[self.sample(place) for place in places], strict=True)
         return torch.stack(images), torch.tensor(labels)
 
     def sample(self, place: int) -> tuple[Tensor, int]:
@@ -107,7 +110,10 @@ class Samples:
         return len(self.loader.source)
 
     def __getitem__(self, place: int) -> tuple[Tensor, int]:
-        return self.loader.sample(place)
+        try:
+            return self.loader.sample(place)
+        except StopIteration as error:  # which a DataLoader takes for its end
+            raise RuntimeError(f"sample {place} cannot be read") from error
 
 
 def through_buffer(places: Iterable[int], size: int, generator: np.random.Generator) -> list[int]:
@@ -121,12 +127,12 @@ def through_buffer(places: Iterable[int], size: int, generator: np.random.Genera
     return given + generator.permutation(held).tolist()
 
 
-@fails()
+@fails(read_ahead=0)
 class Plain(Honest):
     """Reads sample by sample."""
 
 
-@fails(promises=WITH_WORKERS)
+@fails(promises=WITH_WORKERS, read_ahead=2)
 def workers(source: Source, request: Request) -> Loader:
     """Leaves batching, shuffling and processes to a DataLoader."""
     return DataLoader(

@@ -1,0 +1,40 @@
+"""A source that is slow now and then, so that whoever reads several samples at once gets them in another order."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+import numpy as np
+
+from loaderproof.loaders.contract import Source
+
+_ONE_IN = 8
+_PAUSE_S = 0.004
+
+
+class Jittery(Source):
+    """The same samples; reading one takes a moment longer, by chance and whatever the seed.
+
+    Args:
+        source: the samples.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.name, self.image_shape, self.num_classes = source.name, source.image_shape, source.num_classes
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+        if secrets.randbelow(_ONE_IN) == 0:
+            time.sleep(_PAUSE_S)
+        return self._source[index]
+
+    def key(self, index: int) -> str:
+        return self._source.key(index)
+
+    @property
+    def fingerprint(self) -> str:
+        return self._source.fingerprint
