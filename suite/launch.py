@@ -164,4 +164,5 @@ def _why(step: Step, failure: ProcessFailure, place: Path) -> str:
 
 def named(bench: Workbench, scenario: Scenario, images: np.ndarray, labels: np.ndarray) -> Difference:
     """Name the differences between whole data and what came of it on all ranks together."""
-    return bench.catalogue(scenario).compare(images, labels)
+    different: Difference = bench.catalogue(scenario).compare(images, labels)
+    return different

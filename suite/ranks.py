@@ -14,7 +14,6 @@ import os
 import pickle
 import signal
 import time
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +22,14 @@ from typing import Any, Self
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.elastic.multiprocessing import api as _preloaded  # noqa: F401 - the ranks need it
+from torch.distributed.rendezvous import rendezvous
 
-from loaderproof.suite import experiments, recorder
-from loaderproof.suite.fingerprint import Coverage, Fingerprint
+from loaderproof.suite.attempts import attempt
+from loaderproof.suite.fingerprint import Coverage
 from loaderproof.suite.sharding import RANK, WORLD, Step, Whole
-from loaderproof.suite.workbench import Workbench, start_epoch
+from loaderproof.suite.workbench import Workbench
 
 # How long the rank before is waited for, in case it waits in turn for all to begin.
 _TURN_S = 0.5
@@ -109,13 +110,13 @@ def walk(
     Raises:
         Lost: there is no hearing from another rank.
     """
-    store, rank, size = next(dist.rendezvous("env://", int(os.environ[RANK]), int(os.environ[WORLD])))
-    store = dist.PrefixStore(key, store)
-    store = dist.PrefixStore(str(store.add(f"walks/{rank}", 1)), store)
+    store, rank, size = next(rendezvous("env://", int(os.environ[RANK]), int(os.environ[WORLD])))
+    store = PrefixStore(key, store)
+    store = PrefixStore(str(store.add(f"walks/{rank}", 1)), store)
     for number, (world, together) in enumerate(itertools.groupby(steps, lambda step: step.world)):
         if rank < world <= size:
             part = list(together)
-            with _Group(dist.PrefixStore(f"group{number}", store), rank, world, part) as group:
+            with _Group(PrefixStore(f"group{number}", store), rank, world, part) as group:
                 if bench.own_data:
                     group.share(bench.first_passes, part[0])
                 for step in part:
@@ -138,7 +139,7 @@ class _Group:
         with self._losing(self._steps[0], "group"):
             dist.init_process_group(
                 "gloo",
-                store=dist.PrefixStore("gloo", self._store),
+                store=PrefixStore("gloo", self._store),
                 rank=self._rank,
                 world_size=self._world,
                 timeout=dt.timedelta(seconds=patience),
@@ -155,8 +156,7 @@ class _Group:
         with self._losing(step, f"{mark}/begun"):
             dist.barrier()
         self._wait_for_turn(step.turns, f"{mark}/done")
-        with _limited(step.limit_s) if deadly else contextlib.nullcontext():
-            mine = _attempt(_TAKEN[step.kind], bench, step, self._rank)
+        mine = attempt(step.kind, bench, step, self._rank, deadly=deadly)
         with self._losing(step, f"{mark}/done"):
             parts = _gathered(mine, self._world)
             if step.kind != "cover" or _failed(parts):
@@ -164,8 +164,7 @@ class _Group:
             came = summed(mine)
         if came == owed:
             return [Whole(came)] * self._world
-        with _limited(step.limit_s) if deadly else contextlib.nullcontext():
-            mine = _attempt(_identities, bench, step, self._rank)
+        mine = attempt("identify", bench, step, self._rank, deadly=deadly)
         with self._losing(step, f"{mark}/named"):
             parts = _gathered(mine, self._world)
         return parts if _failed(parts) else [Whole(came, *map(np.concatenate, zip(*parts, strict=True)))]
@@ -207,48 +206,6 @@ def summed(mine: Coverage) -> Coverage:
     return Coverage(count, whole)
 
 
-def _attempt(take: Any, bench: Workbench, step: Step, rank: int) -> Any:
-    """Take a step; return the text of an exception if there is one."""
-    try:
-        return take(bench, step, rank)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a loader raises is a finding
-        told = "".join(traceback.format_exception(error))
-        # Else the exception could keep a loader alive into the next step.
-        traceback.clear_frames(error.__traceback__)
-        return told
-
-
-def _watch(bench: Workbench, step: Step, rank: int) -> Any:
-    if step.leaves == rank:
-        return experiments.watch_after_break(bench, step.of(rank), taken=1)
-    return experiments.watch(bench, step.of(rank))
-
-
-def _cover(bench: Workbench, step: Step, rank: int) -> Coverage:
-    source = bench.source(step.scenario)
-    with bench.opened(step.of(rank)) as loader:
-        start_epoch(loader, 0)
-        return recorder.covered(loader, _fingerprint(bench, step), 2 * len(source))
-
-
-def _identities(bench: Workbench, step: Step, rank: int) -> Any:
-    source = bench.source(step.scenario)
-    with bench.opened(step.of(rank)) as loader:
-        start_epoch(loader, 0)
-        return recorder.identities(loader, _fingerprint(bench, step), 2 * len(source))
-
-
-_TAKEN = {"watch": _watch, "cover": _cover}
-
-
-def _fingerprint(bench: Workbench, step: Step) -> Fingerprint:
-    if bench.own_data:
-        own: Fingerprint = bench.catalogue(step.scenario).fingerprint
-        return own
-    source = bench.source(step.scenario)
-    return Fingerprint(int(np.prod(source.image_shape)))
-
-
 def _gathered(mine: Any, world: int) -> list[Any]:
     parts: list[Any] = [None] * world
     dist.all_gather_object(parts, mine)
@@ -257,16 +214,6 @@ def _gathered(mine: Any, world: int) -> list[Any]:
 
 def _failed(parts: list[Any]) -> bool:
     return any(isinstance(part, str) for part in parts)
-
-
-@contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Have this process print its stacks and end, if what is done takes too long."""
-    faulthandler.dump_traceback_later(seconds, exit=True)
-    try:
-        yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 from loaderproof.loaders.contract import Promise
@@ -91,10 +92,13 @@ def smallest(attempts: Attempts, case: Case, examples: int, number: int, kept: P
         if failure:
             raise kinds.setdefault(failure.rule, type(failure.rule, (Broken,), {}))(trial)
 
+    set_hypothesis_home_dir(kept)  # it keeps notes of its own beside the requests, else in the working folder
     try:
         attempt()
     except Broken as found:
         return found.trial
+    finally:
+        set_hypothesis_home_dir(None)
     return None
 
 

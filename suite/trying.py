@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import traceback
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from loaderproof.suite.conformance.scenarios import AFTER_BREAK, WATCH, Rule
 from loaderproof.suite.dealing import Deal, deals
 from loaderproof.suite.judged import Judged, NotKept, Place, samples
 from loaderproof.suite.observation import Observation, Scenario
-from loaderproof.suite.subject import SubjectError
+from loaderproof.suite.subject import Raised, SubjectError
 from loaderproof.suite.trial import Trial
 
 
@@ -60,6 +61,10 @@ class Trier(Judged):
         try:
             return asked.run(experiment, times=times * self.patience, scenario=scenario, **more)
         except SubjectError as error:
+            # A new process takes its time, which is not the next request's.
+            if not isinstance(error, Raised):
+                with contextlib.suppress(SubjectError):
+                    asked.run("experiments:describe", trial=False)
             self.fail(Place(scenario), str(error))
         except Exception:  # noqa: BLE001 - with --loader-isolation none whatever it raises comes through
             self.fail(Place(scenario), traceback.format_exc())

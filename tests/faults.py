@@ -158,7 +158,7 @@ OUT_OF_REACH = {
     "E12": IMAGES_ONLY,
     "E14": IMAGES_ONLY,
     "G6": "to be seen only on a CUDA device; the memory that is watched is the host's",
-    "H2": "no fault: the kernel takes such pages back, so only memory of its own is held against a loader",
+    "H2": "no fault: the kernel takes such pages back, so only other memory is judged",
 }
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from loaderproof.loaders import Promise
+from loaderproof.loaders import Promise, Uneven
 from loaderproof.suite.conformance.scenarios import COLOUR, GREY, TWO
-from loaderproof.suite.judged import Judged
+from loaderproof.suite.dealing import Deal, deals
+from loaderproof.suite.judged import Judged, Place
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.sharding import Sharded, Step, worlds
 
 PLAIN, AGAIN, SHUFFLED = "plain", "again", "shuffled"
 EVEN, FEW, DROPPED = "even", "few", "dropped"
+UNSHUFFLED = (PLAIN, AGAIN, EVEN, FEW)
 DATA, LEFT = "data", "left"
 # Whole data, and all steps together, may take many times what one over a small probe takes.
 PATIENCE = 10
@@ -87,3 +90,41 @@ def _step(
 ) -> Step:
     limit_s = subject.session.settings.timeout_s * (PATIENCE if subject.truth else 1)
     return Step(name, scenario, turns=turns, leaves=leaves, limit_s=limit_s)
+
+
+def watched(subject: Judged) -> tuple[Sharded, Uneven]:
+    """Return what the ranks showed, and the declared end; skip where nothing was seen."""
+    found = observed(subject)
+    if not found.watched:
+        pytest.skip(f"not observed, for the reason that {THE_END} gives")
+    return found, Uneven(subject.case.description.uneven)
+
+
+def worlds_of(found: Sharded, name: str) -> list[int]:
+    """Return the numbers of ranks that a step was taken with."""
+    return [world for step, world in found.watched if step == name]
+
+
+def epochs_of(found: Sharded, *names: str) -> Iterator[tuple[Deal, Place]]:
+    """Yield every epoch of some steps, simple ones first."""
+    for name in names:
+        for world in sorted(worlds_of(found, name)):
+            for deal in deals(found.watched[name, world]):
+                yield deal, Place(deal.seen[0].scenario, deal.epochs[0].number)
+
+
+def name_of(found: Sharded, deal: Deal) -> str:
+    """Return the name of the step of an epoch."""
+    return next(name for (name, _), seen in found.watched.items() if seen is deal.seen)
+
+
+def right(found: Sharded, name: str, world: int, uneven: Uneven) -> bool:
+    """Tell whether all epochs of a step hold all that is owed, and nothing more."""
+    seen = found.watched.get((name, world), [])
+    return bool(seen) and all(deal.right(uneven) for deal in deals(seen))
+
+
+def stable(found: Sharded, world: int) -> bool:
+    """Tell whether ranks have the same samples in whichever order they began."""
+    keys = [(name, world) for name in (PLAIN, AGAIN) if (name, world) in found.watched]
+    return len({tuple(Deal(found.watched[key], 0).sets) for key in keys}) <= 1

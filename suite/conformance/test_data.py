@@ -29,7 +29,9 @@ def test_every_sample_of_the_data_once(subject: Judged, split: str) -> None:
     """
     scenario = subject.data_scenario(split, shuffle=True, seed=subject.seed)
     if subject.case.description.tolerance and not subject.run("experiments:carries_ids", scenario):
-        pytest.skip("its values are not exact, and its batches carry no ids: the small probes are told by values")
+        pytest.skip(
+            "its values are not exact, and its batches carry no ids: the small probes are told by values"
+        )
     found = subject.run("experiments:coverage", scenario, times=PATIENCE)
     if not found.complete:
         different = subject.run("experiments:difference", scenario, times=PATIENCE)

@@ -14,8 +14,9 @@ from loaderproof.suite.judged import Judged, NotKept
 from loaderproof.suite.trial import Trial
 from loaderproof.suite.trying import Failure, Trier, failure
 
-# Of one request everything is tried once; of a search, each hang would cost a whole time-out again.
-HASTE = 0.25
+# Once a loader has hung in a search, each further time would cost a whole time-out again: these are the
+# share of it and the seconds that are waited at least.
+HASTE, LEAST_S = 0.25, 5.0
 
 
 def test_every_request_keeps_the_rules(subject: Judged, pytestconfig: pytest.Config) -> None:
@@ -47,9 +48,10 @@ def _search(subject: Judged, trier: Trier, config: pytest.Config) -> None:
 
     def tried(trial: Trial) -> Failure | None:
         subject.progress(f"request {len(attempts.known) + 1}")
-        hung = any(attempts.known.values())
-        return failure(replace(trier, patience=HASTE if hung else 1), trial)
+        failed = any(attempts.known.values())
+        return failure(replace(trier, patience=haste if failed else 1), trial)
 
+    haste = min(1.0, max(HASTE, LEAST_S / subject.session.settings.timeout_s))
     examples = subject.session.settings.search or 1
     attempts = search.Attempts(tried, time.monotonic() + examples * search.SECONDS_EACH)
     found = search.smallest(attempts, subject.case, examples, subject.seed, _kept(config, subject))

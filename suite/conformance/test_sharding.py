@@ -1,29 +1,30 @@
-"""Several ranks: what each of them gets, and what all of them get together, in a real process group."""
+"""Several ranks: all of them together get everything, once, in a real process group."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 
 from loaderproof.loaders import Promise, Uneven
 from loaderproof.suite.conformance.group import (
-    AGAIN,
     DROPPED,
-    EVEN,
     FEW,
     LEFT,
     PATIENCE,
     PLAIN,
     SHUFFLED,
     THE_END,
+    UNSHUFFLED,
+    epochs_of,
     observed,
+    right,
+    stable,
+    watched,
+    worlds_of,
 )
-from loaderproof.suite.dealing import Deal, deals
+from loaderproof.suite.dealing import deals
 from loaderproof.suite.judged import Judged, Place, samples
 from loaderproof.suite.sharding import Sharded, Trouble
 
-UNSHUFFLED = (PLAIN, AGAIN, EVEN, FEW)
 pytestmark = pytest.mark.promises(Promise.SHARDING)
 
 
@@ -46,7 +47,7 @@ def test_every_rank_reaches_the_end(subject: Judged) -> None:
         if not _refused_by_all(trouble, found):
             who = "a rank" if trouble.rank is None else f"rank {trouble.rank} of {trouble.step.world}"
             subject.fail(Place(trouble.step.of(trouble.rank or 0)), f"{who}: {trouble.text}")
-    for deal, place in _deals(found, *UNSHUFFLED, SHUFFLED, DROPPED, LEFT):
+    for deal, place in epochs_of(found, *UNSHUFFLED, SHUFFLED, DROPPED, LEFT):
         if not deal.ended:
             shares = [len(epoch.index) for epoch in deal.epochs]
             subject.fail(
@@ -71,8 +72,8 @@ def test_ranks_are_disjoint(subject: Judged) -> None:
     Remedy: split last, by `request.rank` and `request.world_size`. If the end is filled up on purpose,
     declare `uneven=Uneven.PADDED`.
     """
-    found, uneven = _observed(subject)
-    for deal, place in _deals(found, *UNSHUFFLED):
+    found, uneven = watched(subject)
+    for deal, place in epochs_of(found, *UNSHUFFLED):
         if deal.ended and deal.too_many(uneven):
             first = deal.repeated[0]
             allowed = f", or {deal.world - 1} twice at the most" if uneven is Uneven.PADDED else ""
@@ -98,8 +99,8 @@ def test_ranks_are_complete_together(subject: Judged) -> None:
     Remedy: split by `request.world_size`. If the rest is left out on purpose, declare
     `uneven=Uneven.DROPPED`.
     """
-    found, uneven = _observed(subject)
-    for deal, place in _deals(found, *UNSHUFFLED):
+    found, uneven = watched(subject)
+    for deal, place in epochs_of(found, *UNSHUFFLED):
         if deal.ended and deal.too_few(uneven):
             allowed = f" but {deal.world - 1} at the most" if uneven is Uneven.DROPPED else ""
             subject.fail(
@@ -108,88 +109,6 @@ def test_ranks_are_complete_together(subject: Judged) -> None:
                 got=f"{deal.shares} samples on ranks 0 to {deal.world - 1}; on none of them"
                 f" {samples(deal.seen[0], deal.missing)}",
                 hint="a wrong number of ranks, or a rest that is dropped without being declared",
-            )
-
-
-def test_ranks_have_equal_shares(subject: Judged) -> None:
-    """All ranks have equally many samples and batches; with exact shares some have one sample more.
-
-    Why: ranks take training steps together, so the one with fewer batches leaves the others waiting.
-
-    Reports: huggingface/datasets#6623
-
-    Causes: whole files or shards are dealt out, and they are not equally large; workers of a rank round
-    on their own.
-
-    Remedy: deal out samples instead of files, or pad (`Uneven.PADDED`) or drop (`Uneven.DROPPED`) to the
-    same number on all ranks. With `Uneven.EXACT` one sample more can make one batch more: end the step
-    loop by the number of batches of the smallest rank, or use `torch.distributed.algorithms.Join`.
-    """
-    found, uneven = _observed(subject)
-    for deal, place in _deals(found, *UNSHUFFLED, SHUFFLED):
-        # What is incomplete, or goes by who asks first, is reported by the tests of that.
-        if deal.right(uneven) and _stable(found, deal.world) and not deal.even(uneven):
-            subject.fail(
-                place,
-                expected="as many samples and batches on each rank"
-                + (", or one sample more" if uneven is Uneven.EXACT else "")
-                + f" (uneven={uneven.value!r})",
-                got=f"{deal.shares} samples in {deal.batches} batches on ranks 0 to {deal.world - 1}",
-                hint="files or shards of unequal size are dealt out whole",
-            )
-
-
-@pytest.mark.promises(Promise.SOURCE_ORDER)
-def test_ranks_keep_the_order_of_the_source(subject: Judged) -> None:
-    """Without shuffling each rank gets its samples in the order of the source, the same in each epoch.
-
-    Why: an order that somebody chose, by length or by difficulty, must survive being shared out; and
-    results of an evaluation are put together by it.
-
-    Reports: Lightning-AI/pytorch-lightning#21447
-
-    Causes: a wrapper that replaces the sampler by one that shuffles as soon as there are several ranks.
-
-    Remedy: pass shuffle=False to the distributed sampler, too; switch off the replacement of samplers.
-    """
-    found, uneven = _observed(subject)
-    for deal, place in _deals(found, PLAIN):
-        unordered = [rank for rank in range(deal.world) if not deal.in_order(rank)]
-        other = Deal(deal.seen, 0).sets != deal.sets
-        if deal.right(uneven) and _stable(found, deal.world) and (unordered or other):
-            rank = unordered[0] if unordered else 0
-            order = ", ".join(f"#{sample}" for sample in deal.orders[rank][:10])
-            subject.fail(
-                place,
-                expected="ranks whose samples follow the order of the source, as they did in epoch 0",
-                got=f"rank {rank} got {order}, ..." if unordered else "another split than in epoch 0",
-                hint="a wrapper shuffles as soon as there are several ranks",
-            )
-
-
-def test_split_does_not_depend_on_who_asks_first(subject: Judged) -> None:
-    """Each rank gets the same samples whichever of them begins first.
-
-    Why: a split that depends on load cannot be repeated, nor resumed, and a slow rank gets fewer samples.
-
-    Reports: ray-project/ray#58658
-
-    Causes: ranks take from one queue, and whoever asks gets the next.
-
-    Remedy: compute the split from rank, number of ranks, seed and epoch.
-    """
-    found, _ = _observed(subject)
-    for world in _worlds(found, AGAIN):
-        if not _stable(found, world):
-            shares = [
-                [_shown(part) for part in Deal(found.watched[name, world], 0).sets] for name in (PLAIN, AGAIN)
-            ]
-            subject.fail(
-                Place(found.watched[AGAIN, world][0].scenario, 0),
-                expected=f"the samples that ranks 0 to {world - 1} got when they began in falling order:"
-                f" {', '.join(shares[0])}",
-                got=f"others when they began in rising order: {', '.join(shares[1])}",
-                hint="ranks take from one queue",
             )
 
 
@@ -208,10 +127,10 @@ def test_ranks_shuffle_with_one_seed(subject: Judged) -> None:
     Remedy: seed the order with seed and epoch alone, and the augmentation with the rank as well; call
     set_epoch on every rank.
     """
-    found, uneven = _observed(subject)
-    for deal, place in _deals(found, SHUFFLED):
+    found, uneven = watched(subject)
+    for deal, place in epochs_of(found, SHUFFLED):
         # What is wrong without shuffling, too, is reported by the tests of that.
-        if not deal.ended or deal.right(uneven) or not _right(found, PLAIN, deal.world, uneven):
+        if not deal.ended or deal.right(uneven) or not right(found, PLAIN, deal.world, uneven):
             continue
         subject.fail(
             place,
@@ -242,10 +161,10 @@ def test_shuffling_moves_samples_between_ranks(subject: Judged) -> None:
         pytest.skip(f"it promises a buffer of {subject.case.setup.shuffle_buffer}, no shuffle of the whole")
     # Two ranks of a right loader keep their sets over three epochs with probability 1/C(23, 11)**2, 5.5e-13;
     # one of three does with 2/C(23, 8)**2 + 1/C(23, 7)**2, 2.5e-11.
-    found, uneven = _observed(subject)
-    for world in _worlds(found, SHUFFLED):
+    found, uneven = watched(subject)
+    for world in worlds_of(found, SHUFFLED):
         epochs = [deal.sets for deal in deals(found.watched[SHUFFLED, world])]
-        if world == 1 or not _right(found, SHUFFLED, world, uneven) or not _stable(found, world):
+        if world == 1 or not right(found, SHUFFLED, world, uneven) or not stable(found, world):
             continue
         kept = [rank for rank in range(world) if len({sets[rank] for sets in epochs}) == 1]
         if kept and len(epochs) > 1:
@@ -255,65 +174,6 @@ def test_shuffling_moves_samples_between_ranks(subject: Judged) -> None:
                 expected="another part of the data in each epoch",
                 got=f"in all {len(epochs)} epochs the same {samples(seen, sorted(epochs[0][kept[0]]))}",
                 hint="the data is split first, then each rank shuffles its own part",
-            )
-
-
-@pytest.mark.promises(Promise.LENGTH)
-def test_len_counts_the_batches_of_a_rank(subject: Judged) -> None:
-    """On each rank len() is the number of batches that this rank gets.
-
-    Why: schedules of the learning rate and progress bars go by it; so do ranks that stop together.
-
-    Reports: pytorch/pytorch#40972, facebookresearch/detectron2 PR#5035
-
-    Causes: len() counts the batches of all ranks, or divides them and rounds the other way.
-
-    Remedy: compute it from the number of samples of this rank.
-    """
-    found, uneven = _observed(subject)
-    for deal, place in _deals(found, *UNSHUFFLED, DROPPED):
-        lengths = [seen.length for seen in deal.seen]
-        name = PLAIN if place.scenario.request.drop_last else _name(found, deal)
-        if place.epoch == 0 and _right(found, name, deal.world, uneven) and lengths != deal.batches:
-            subject.fail(
-                place,
-                expected=f"len() on ranks 0 to {deal.world - 1}: {deal.batches}, as many batches as came",
-                got=str(lengths),
-                hint="len() is that of the whole, or is rounded the other way than the batches",
-            )
-
-
-@pytest.mark.promises(Promise.DROP_LAST)
-def test_ranks_drop_less_than_a_batch(subject: Judged) -> None:
-    """With drop_last each rank gets full batches only, and leaves out less than one batch of its share.
-
-    Why: a rest that is cut off once for all and again for each rank or worker adds up; small data sets
-    vanish altogether.
-
-    Reports: pytorch/pytorch#33413, google/grain#1129
-
-    Causes: drop_last is applied before and after the split; batches are made first and shared out, so that
-    whole batches are left over.
-
-    Remedy: apply it once, to the samples of the rank.
-    """
-    found, uneven = _observed(subject)
-    for deal, place in _deals(found, DROPPED):
-        if not (deal.ended and _right(found, PLAIN, deal.world, uneven) and _stable(found, deal.world)):
-            continue
-        size = place.scenario.request.batch_size
-        shares = Deal(found.watched[PLAIN, deal.world], 0).shares
-        got = [[batch.size for batch in epoch.batches if batch.size] for epoch in deal.epochs]
-        # A rest of the whole may be dropped before it is shared out.
-        if any(
-            set(sizes) - {size} or not min(shares) // size <= len(sizes) <= share // size
-            for sizes, share in zip(got, shares, strict=True)
-        ):
-            subject.fail(
-                place,
-                expected=f"of {shares} samples on ranks 0 to {deal.world - 1} all full batches of {size}",
-                got=f"batches of {got}",
-                hint="drop_last is not passed on, or is applied to the whole and to each part",
             )
 
 
@@ -330,7 +190,7 @@ def test_ranks_cover_the_data_together(subject: Judged) -> None:
         pytest.skip("its values are not exact, so whole data cannot be told by them; the small probes are")
     if subject.truth:
         pytest.skip("all tests of ranks are over its own data, whole")
-    found, uneven = _observed(subject)
+    found, uneven = watched(subject)
     if not found.whole:
         pytest.skip(f"not observed, for the reason that {THE_END} gives")
     for (_, world), whole in found.whole.items():
@@ -356,47 +216,7 @@ def test_ranks_cover_the_data_together(subject: Judged) -> None:
             )
 
 
-def _observed(subject: Judged) -> tuple[Sharded, Uneven]:
-    found = observed(subject)
-    if not found.watched:
-        pytest.skip(f"not observed, for the reason that {THE_END} gives")
-    return found, Uneven(subject.case.description.uneven)
-
-
 def _refused_by_all(trouble: Trouble, found: Sharded) -> bool:
     """Tell whether all ranks refused, which leaves none waiting, to share out fewer samples than they are."""
     alike = [one for one in found.troubles if one.step == trouble.step]
     return trouble.step.name == FEW and len(alike) == trouble.step.world
-
-
-def _worlds(found: Sharded, name: str) -> list[int]:
-    return [world for step, world in found.watched if step == name]
-
-
-def _deals(found: Sharded, *names: str) -> Iterator[tuple[Deal, Place]]:
-    """Yield every epoch of some steps, simple ones first."""
-    for name in names:
-        for world in sorted(_worlds(found, name)):
-            for deal in deals(found.watched[name, world]):
-                yield deal, Place(deal.seen[0].scenario, deal.epochs[0].number)
-
-
-def _name(found: Sharded, deal: Deal) -> str:
-    return next(name for (name, _), seen in found.watched.items() if seen is deal.seen)
-
-
-def _right(found: Sharded, name: str, world: int, uneven: Uneven) -> bool:
-    """Tell whether all epochs of a step hold all that is owed, and nothing more."""
-    seen = found.watched.get((name, world), [])
-    return bool(seen) and all(deal.right(uneven) for deal in deals(seen))
-
-
-def _shown(places: frozenset[int]) -> str:
-    first = ", ".join(f"#{place}" for place in sorted(places)[:3])
-    return f"{len(places)} ({first}, ...)" if places else "none"
-
-
-def _stable(found: Sharded, world: int) -> bool:
-    """Tell whether ranks have the same samples in whichever order they began."""
-    seen = [found.watched.get((name, world)) for name in (PLAIN, AGAIN)]
-    return not all(seen) or len({tuple(Deal(one, 0).sets) for one in seen}) == 1

@@ -401,6 +401,19 @@ class AnyNumberOfWorkers(Honest):
         super().__init__(source, replace(request, num_workers=max(0, request.num_workers)))
 
 
+@fails("test_bad_arguments_are_refused", promises=(NO_WORKERS | {Promise.SHARDING}) - {Promise.LENGTH})
+class AnyRank(Honest):
+    """Takes a rank that there is not for the one that comes next when they are counted round."""
+
+    __len__ = None  # type: ignore[assignment]
+
+    def __init__(self, source: Source, request: Request) -> None:
+        super().__init__(source, replace(request, rank=request.rank % request.world_size))
+
+    def order(self) -> list[int]:
+        return super().order()[self.request.rank :: self.request.world_size]
+
+
 @fails("test_drop_last", rows=["C33"])
 class KeepsTheOnlyBatch(Honest):
     """Hands out a batch that is not full if it would be the only one."""

@@ -34,7 +34,7 @@ def fails(
     def declare(form: type[Format]) -> Format:
         made = form()
         made.description = Description(
-            name=form.__name__, promises=frozenset(promises), on_disk=form.__name__
+            name=f"formats:{form.__name__}", promises=frozenset(promises), on_disk=form.__name__
         )
         made.fails, made.rows, made.__doc__ = tests, tuple(rows), form.__doc__
         return made

@@ -307,7 +307,7 @@ def right(make: type[Adapter]) -> Adapter:
 class RawFile(Adapter):
     """Maps one file of bytes, and copies each batch out of it."""
 
-    description = Description(name="RawFile", promises=NO_WORKERS, on_disk="raw-file-1")
+    description = Description(name="honest_more:RawFile", promises=NO_WORKERS, on_disk="raw-file-1")
 
     def prepare(self, source: Source, directory: Path) -> None:
         images, labels = source.arrays()
@@ -338,7 +338,7 @@ class Mapped(Honest):
 class Database(Adapter):
     """Keeps samples in a data base, and asks it for each batch."""
 
-    description = Description(name="Database", promises=NO_WORKERS, on_disk="database-1")
+    description = Description(name="honest_more:Database", promises=NO_WORKERS, on_disk="database-1")
 
     def prepare(self, source: Source, directory: Path) -> None:
         rows = ((place, image.tobytes(), label) for place, (image, label) in enumerate(source))

@@ -303,9 +303,6 @@ class SeatsByArrival(Ranked):
             self.rank = store.add(f"arrived-{opened}", 1) - 1
         return super().order()
 
-    def __len__(self) -> int:
-        return super().__len__()
-
 
 @fails("test_ranks_are_complete_together", DATA, promises=RANKS)
 class OneRankTooMany(Ranked):
