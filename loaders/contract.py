@@ -110,8 +110,9 @@ class Loader(Protocol):
     - `__len__()`: the number of batches in an epoch;
     - `set_epoch(epoch)`: called by the suite before each epoch, counting from 0;
     - `state_dict()`: plain data that says how many batches of which epoch were handed out;
-    - `load_state_dict(state)`: called on a fresh loader, whose first pass then gives the rest of that
-      epoch, and the following ones the epochs after it;
+    - `load_state_dict(state)`: called on a fresh loader, after `set_epoch` with the number of the epoch
+      that the state is of. The first pass then gives the rest of that epoch, and the following ones
+      the epochs after it; where nothing is left of it, an empty pass or the next epoch at once;
     - `close()`: called once at the end; afterwards nothing of the loader may be left.
     """
 
