@@ -20,7 +20,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from loaderproof.loaders.contract import Adapter, Description, Loader, Promise, Request, Source
+from loaderproof.loaders.contract import (
+    Adapter,
+    Description,
+    Loader,
+    OnError,
+    Promise,
+    Request,
+    Source,
+    Uneven,
+)
 from loaderproof.loaders.sources.probe import probe
 
 Opener = Callable[[Source, Request], Loader] | Callable[[Request], Loader]
@@ -94,10 +103,12 @@ def adapter(
 
     Raises:
         TypeError: there is no such field.
-        ValueError: there is no such promise.
+        ValueError: there is no such promise, or no such word for `uneven` or `on_error`.
     """
     if promises is not None:
         description["promises"] = frozenset(map(Promise, promises))
+    words = {"uneven": Uneven, "on_error": OnError}
+    description |= {name: kind(description[name]) for name, kind in words.items() if name in description}
     Description(**{"name": "", **description})  # an unknown field shall fail here, at its author's line
 
     def declare(function: AnyOpener) -> AnyOpener:

@@ -22,7 +22,9 @@ def groupings(sizes: Iterable[int]) -> int:
     """Return in how many equally likely ways a full shuffle fills batches, whatever their own order."""
     of_size = Counter(sizes)
     total = sum(size * times for size, times in of_size.items())
-    same: int = math.prod(math.factorial(size) ** times * math.factorial(times) for size, times in of_size.items())
+    same: int = math.prod(
+        math.factorial(size) ** times * math.factorial(times) for size, times in of_size.items()
+    )
     return math.factorial(total) // same
 
 

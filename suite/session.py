@@ -237,7 +237,14 @@ class Session:
         return self._seen[key]
 
     def ask(
-        self, case: Case, test: str, experiment: str, *, times: float, afresh: bool = False, **arguments: object
+        self,
+        case: Case,
+        test: str,
+        experiment: str,
+        *,
+        times: float,
+        afresh: bool = False,
+        **arguments: object,
     ) -> Any:
         """Run an experiment now; see `observe`. Afresh: in another new process of the loader, which ends with it.
 

@@ -97,7 +97,7 @@ def watched(subject: Judged) -> tuple[Sharded, Uneven]:
     found = observed(subject)
     if not found.watched:
         pytest.skip(f"not observed, for the reason that {THE_END} gives")
-    return found, Uneven(subject.case.description.uneven)
+    return found, subject.case.description.uneven
 
 
 def worlds_of(found: Sharded, name: str) -> list[int]:
