@@ -34,7 +34,7 @@ def test_every_option_is_read(config):
         " --loader-isolation none --loader-timeout 1.5 --loader-samples all --loader-seed 5 --loader-soak"
     )
 
-    assert Settings(("a", "b.py:c"), "probe", (4, 0), "cpu", "none", 1.5, None, 5, True) == options.read(
+    assert Settings(("a", "b.py:c"), "probe", (4, 0), "cpu", "none", 1.5, None, 5, soak=True) == options.read(
         config(*words.split())
     )
 
@@ -62,7 +62,7 @@ def test_senseless_values_are_refused(config, option, values, remedy):
 
 def test_given_options_are_those_that_differ(config):
     """What repeats a run are the options that differ from their defaults; loaders are named apart."""
-    words = "--loader a --loader-data probe --loader-workers 0,2 --loader-timeout 5 --loader-soak".split()
+    words = ("--loader", "a", "--loader-data", "probe", "--loader-timeout", "5", "--loader-soak")
 
     assert ["--loader-data", "probe", "--loader-timeout", "5", "--loader-soak"] == options.given(
         config(*words)
