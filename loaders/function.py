@@ -86,7 +86,7 @@ class FunctionAdapter(Adapter):
 
     def open(self, source: Source, directory: Path, request: Request) -> Loader:
         """Return what the function returns; it gets the source if it takes one."""
-        function: Any = self.function
+        function: Callable[..., Loader] = self.function
         return function(source, request) if takes_source_and_request(function) else function(request)
 
 

@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from loaderproof.loaders.contract import Source
 from loaderproof.model.accelerator import Accelerator, accelerator
@@ -23,7 +24,9 @@ def run(bench: Workbench, training: Scenario, testing: Scenario, device: str) ->
     for source in sources:
         bench.prepare(source)
     began = time.perf_counter()
-    loaders = [bench.open(source, scenario.request) for source, scenario in zip(sources, asked, strict=True)]
+    loaders: list[Any] = [
+        bench.open(source, scenario.request) for source, scenario in zip(sources, asked, strict=True)
+    ]
     build_s = time.perf_counter() - began
     try:
         return replace(_run(bench.source(training), training, loaders, accelerator(device)), build_s=build_s)

@@ -121,7 +121,8 @@ def measure(subject: Judged, benchmark: BenchmarkFixture) -> Figures:
     """Run the experiment with one row's loader, block by block beside the ceiling."""
     training, testing = scenarios(subject)
     place = Place(training)
-    asked = {"training": training, "testing": testing, "device": subject.session.settings.device}
+    device = subject.session.settings.device
+    asked: dict[str, Any] = {"training": training, "testing": testing, "device": device}
 
     def ask(experiment: str) -> Any:
         return subject.ask(f"article:{experiment}", place, times=_PATIENCE, **asked)

@@ -96,10 +96,14 @@ class Pass:
     drawn: dict[str, np.ndarray]
     away: np.ndarray
 
+    @property
+    def places(self) -> np.ndarray:
+        """The ids, or -1 for every sample if the batches carry none."""
+        return np.full(len(self.labels), -1) if self.ids is None else self.ids
+
     def stream(self, family: str) -> Stream:
         """Return the draws of one family."""
-        ids = np.full(len(self.labels), -1) if self.ids is None else self.ids
-        return Stream(self.drawn[family], ids, self.batch)
+        return Stream(self.drawn[family], self.places, self.batch)
 
 
 @dataclass

@@ -24,6 +24,7 @@ from loaderproof.suite import recorder
 from loaderproof.suite.answers import Covered, Written
 from loaderproof.suite.catalogue import Catalogue, Difference
 from loaderproof.suite.observation import Observation, Scenario
+from loaderproof.suite.records import FirstPass, Truth
 from loaderproof.suite.workbench import Workbench, close, start_epoch
 
 # What is imported by now lives as long as the process: no collection needs to look at it again,
@@ -187,7 +188,7 @@ def _is_found(bench: Workbench) -> bool:
 
 def difference(bench: Workbench, scenario: Scenario) -> Difference:
     """Make a second pass that names what is missing, repeated, mislabelled or foreign."""
-    catalogue = bench.catalogue(scenario)
+    catalogue: Catalogue | Truth | FirstPass = bench.catalogue(scenario)
     with bench.opened(scenario) as loader:
         start_epoch(loader, 0)
         limit = 3 * len(catalogue.hashes)

@@ -106,7 +106,8 @@ class Identities:
 
     def has(self, images: np.ndarray) -> np.ndarray:
         """Tell which of some hashes of images (uint64, N) are in the source (bool, N)."""
-        return self._at(images) != UNKNOWN
+        there: np.ndarray = self._at(images) != UNKNOWN
+        return there
 
     def balanced(self, index: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Return the places of a whole epoch's samples, with each wrong label at a sample that is still owed.

@@ -68,6 +68,7 @@ def closing(bench: Workbench, scenario: Scenario) -> str | None:
 def killed_worker(bench: Workbench, scenario: Scenario) -> Killed:
     """Kill a worker in the middle of an epoch and read on; then read an epoch of a new loader."""
     before, killed = leftovers.workers(), 0
+    loader: Any = ()
 
     def interrupted() -> Iterator[Any]:
         nonlocal killed
@@ -84,7 +85,6 @@ def killed_worker(bench: Workbench, scenario: Scenario) -> Killed:
         with bench.opened(scenario) as loader:
             return recorder_of(bench, scenario).epoch(0, interrupted())
 
-    loader: Any = ()
     found = passed(read)
     loader = ()
     return Killed(killed, found, _epoch(bench, scenario) if killed else None)
@@ -136,7 +136,7 @@ def _in_turn(bench: Workbench, scenarios: list[Scenario], loaders: list[Any]) ->
                 raised[number] = told(error)
                 del going[number]
     return [
-        Pass(text, None if text else recorder_of(bench, scenario).epoch(0, batches))  # type: ignore[arg-type]
+        Pass(text, None if text else recorder_of(bench, scenario).epoch(0, batches))
         for text, batches, scenario in zip(raised, came, scenarios, strict=True)
     ]
 

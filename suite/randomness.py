@@ -196,10 +196,8 @@ def _as_pass(
     names = set.intersection(*(set(part[1]) for part in parts)) if parts else set()
     carried = {name: np.concatenate([part[1][name] for part in parts]) for name in sorted(names)}
     ids = carried.pop(_ID, None)
-    nothing = np.empty(0, np.int64), {}, np.empty(0, np.uint64), np.empty((0, 2 + _PROJECTIONS))
-    labels, hashes, away = (
-        np.concatenate([nothing[place], *(part[place] for part in parts)])  # type: ignore[arg-type]
-        for place in (0, 2, 3)
-    )
+    nothing = np.empty(0, np.int64), np.empty(0, np.uint64), np.empty((0, 2 + _PROJECTIONS))
+    columns = zip(nothing, *((part[0], part[2], part[3]) for part in parts), strict=True)
+    labels, hashes, away = (np.concatenate(column) for column in columns)
     batch = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
     return Pass(number, ids, labels, batch, {**carried, PIXELS: hashes}, away)

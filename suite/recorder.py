@@ -96,7 +96,7 @@ def pairs(loader: Loader) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     return ((images, labels) for images, labels, _ in batches(loader))
 
 
-def batches(loader: Loader) -> Iterator[tuple[torch.Tensor, torch.Tensor, Extras]]:
+def batches(loader: Iterable[Any]) -> Iterator[tuple[torch.Tensor, torch.Tensor, Extras]]:
     """Yield the images, the labels and what else each batch of one epoch carries.
 
     Raises:

@@ -209,7 +209,7 @@ class Session:
         return self._accuracies[key]
 
     def observe(
-        self, case: Case, test: str, experiment: str, scenario: Scenario, *, times: float, **more: object
+        self, case: Case, test: str, experiment: str, scenario: Scenario, *, times: float, **more: Any
     ) -> Any:
         """Run an experiment once for all tests that need it.
 

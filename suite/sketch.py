@@ -26,8 +26,9 @@ class Sketch:
         padded = np.zeros((len(flat), self._width * SKETCHED))
         padded[:, : self._values] = np.nan_to_num(flat, nan=0.0, posinf=0.0, neginf=0.0)
         padded *= self._signs
-        summed: np.ndarray = padded.reshape(len(flat), SKETCHED, self._width).sum(axis=2)
-        return summed / np.sqrt(self._values)
+        summed = padded.reshape(len(flat), SKETCHED, self._width).sum(axis=2)
+        scaled: np.ndarray = summed / np.sqrt(self._values)
+        return scaled
 
 
 def nearest(sketches: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

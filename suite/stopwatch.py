@@ -78,7 +78,7 @@ def measure(
     """
     place = Place(scenario)
 
-    def ask(what: str, **arguments: object) -> Any:
+    def ask(what: str, **arguments: Any) -> Any:
         return subject.ask(what, place, times=_PATIENCE, **arguments)
 
     setup = ask("rounds:start", scenario=scenario, device=subject.session.settings.device)

@@ -57,7 +57,7 @@ def with_apart(subject: Judged) -> tuple[Drawn, Drawn]:
 
 def same_samples(one: Pass, other: Pass) -> tuple[np.ndarray, np.ndarray]:
     """Return how far the same samples are from the source in two epochs."""
-    _, *places = np.intersect1d(one.ids, other.ids, return_indices=True)
+    _, *places = np.intersect1d(one.places, other.places, return_indices=True)
     return one.away[places[0]], other.away[places[1]]
 
 
@@ -66,7 +66,7 @@ def first_difference(one: Drawn, other: Drawn) -> tuple[str, int, str] | None:
     if not (one.carries_ids and other.carries_ids):
         return None
     for first, second in zip(one.passes, other.passes, strict=False):
-        common, mine, theirs = np.intersect1d(first.ids, second.ids, return_indices=True)
+        common, mine, theirs = np.intersect1d(first.places, second.places, return_indices=True)
         for family in one.families:
             if family == PIXELS:
                 apart = np.abs(first.away[mine] - second.away[theirs]).max(axis=1) > ROUNDING

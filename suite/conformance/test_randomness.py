@@ -25,7 +25,7 @@ from loaderproof.suite.conformance.augmented import (
     shown,
     with_apart,
 )
-from loaderproof.suite.draws import PIXELS, Drawn, Pass
+from loaderproof.suite.draws import PIXELS, Drawn
 from loaderproof.suite.judged import Judged, Place, samples
 
 
@@ -61,11 +61,11 @@ def test_augmented_samples_keep_their_ids_and_labels(subject: Judged) -> None:
                 got=f"label {one.labels[first]}; {wrong.size} of {len(one.labels)} samples have a wrong one",
                 hint="ids count the samples as they come, or images, labels and ids are not reordered together",
             )
-        _expect_each_once(subject, seen, one)
+        _expect_each_once(subject, seen, place, one.ids)
 
 
-def _expect_each_once(subject: Judged, seen: Drawn, one: Pass) -> None:
-    times = np.bincount(one.ids, minlength=len(seen.labels))
+def _expect_each_once(subject: Judged, seen: Drawn, place: Place, ids: np.ndarray) -> None:
+    times = np.bincount(ids, minlength=len(seen.labels))
     if np.all(times == 1):
         return
     plain = replace(seen.scenario, request=replace(seen.scenario.request, augment=False))
@@ -74,7 +74,7 @@ def _expect_each_once(subject: Judged, seen: Drawn, one: Pass) -> None:
     if all(np.array_equal(np.sort(epoch.index), np.arange(whole.count)) for epoch in whole.epochs):
         missing, repeated = np.flatnonzero(times == 0), np.flatnonzero(times > 1)
         subject.fail(
-            Place(seen.scenario, one.number),
+            place,
             expected=f"each of {len(times)} samples once, as without augmentation",
             got=f"missing {samples(whole, missing)}; repeated {samples(whole, repeated)}",
             hint="samples are mixed, dropped or drawn with replacement where they are augmented",
@@ -134,13 +134,13 @@ def test_workers_draw_differently(subject: Judged) -> None:
         for number, shift in ((workers, 0), (workers, 1), (0, 0))
     )
     for family in shared(seen, apart, alone):
-        streams = [one.passes[0].stream(family) for one in (seen, apart, alone)]
-        way = between_workers(*streams, workers)
+        one, other, lone = (run.passes[0].stream(family) for run in (seen, apart, alone))
+        way = between_workers(one, other, lone, workers)
         if way:
             subject.fail(
                 Place(seen.scenario, 0),
                 expected=f"draws of {family!r} that differ between workers",
-                got=f"{way}: {shown(streams[0])}",
+                got=f"{way}: {shown(one)}",
                 hint="workers inherit one state of a generator; seed it in each, by worker_init_fn or from the id",
             )
 
@@ -166,13 +166,13 @@ def test_ranks_draw_differently(subject: Judged) -> None:
     )
     workers = max(1, subject.case.workers)
     for family in shared(first, second, apart):
-        streams = [one.passes[0].stream(family) for one in (first, second, apart)]
-        way = between_ranks(*streams, workers)
+        one, another, other = (run.passes[0].stream(family) for run in (first, second, apart))
+        way = between_ranks(one, another, other, workers)
         if way:
             subject.fail(
                 Place(second.scenario, 0),
                 expected=f"draws of {family!r} that differ from those of rank 0",
-                got=f"{way}: {shown(streams[1])} after {shown(streams[0])}",
+                got=f"{way}: {shown(another)} after {shown(one)}",
                 hint="the seed of a generator leaves the rank out, or adds it to the number of the worker",
             )
 
