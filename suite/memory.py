@@ -15,7 +15,8 @@ import torch
 from loaderproof.suite import family, recorder
 from loaderproof.suite.answers import Memory
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.workbench import Workbench, ending, start_epoch
+from loaderproof.suite.runs import limited
+from loaderproof.suite.workbench import Workbench, start_epoch
 
 _KIB = 1024
 # Pools are filled and caches made in the first epochs.
@@ -37,7 +38,7 @@ def epochs(bench: Workbench, scenario: Scenario, least: int) -> Memory:
     with bench.opened(scenario) as loader:
         for number in range(2 * scenario.epochs):
             start_epoch(loader, number)
-            for images, _ in recorder.pairs(ending(loader, len(bench.source(scenario)))):
+            for images, _ in recorder.pairs(limited(bench, scenario, loader)):
                 batch, storage = max((batch, storage), _sizes(images), key=lambda one: one[1] / one[0])
             if (now := anonymous_bytes()) is None:
                 return Memory(None, batch, storage)

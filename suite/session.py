@@ -231,7 +231,7 @@ class Session:
         if key not in self._seen:
             try:
                 self._seen[key] = self.ask(case, test, experiment, times=times, scenario=scenario, **more)
-            except SubjectError:
+            except Exception:  # in place a loader's own errors come through
                 self._lost[key] = test
                 raise
         return self._seen[key]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conftest import SuiteRun
-from test_broken_loaders import FILES, LOADERS, Name, judge
+from test_broken_loaders import FILES, LOADERS, Name, judge, promised_by
 
 from loaderproof.suite import conformance
 
@@ -48,8 +48,7 @@ class Property:
     def of(cls, test: Callable[..., object]) -> Property:
         """Read a test function."""
         first, *more = [" ".join(part.split()) for part in inspect.getdoc(test).split("\n\n")]
-        marks = getattr(test, "pytestmark", [])
-        promises = tuple(str(one) for mark in marks if mark.name == "promises" for one in mark.args)
+        promises = tuple(sorted(promised_by(test)))
         parts = dict(re.match(r"(\w+): (.*)", part).groups() for part in more)
         chapter = test.__module__.rpartition(".test_")[2]
         return cls(test.__name__.removeprefix("test_"), first, parts, promises, chapter)

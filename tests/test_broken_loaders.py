@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,14 +26,15 @@ Name = tuple[str, str]  # of a file without its ending, and of a loader in it
 
 # A new interpreter for each of so many loaders would take minutes.
 QUICK = ("--loader-data", "probe:300", "-k", "not network_learns and not interpreter")
+OWN_END = (*QUICK[:-1], "not network_learns and (not interpreter or AtTheEnd or OutlivesIt)")
 IN_PLACE = (*QUICK, "--loader-isolation", "none")
 # How the loaders of each file are judged. Those that crash, hang or leave something behind need
 # processes of their own; for the others it would only take time. The longest comes first, so that
 # it is not waited for at the end.
 FILES = {
     "crashes": (*QUICK, "--loader-timeout", str(TIMEOUT_S)),
-    "life": ("--loader-data", "probe:300", "-k", "not network_learns", "--loader-timeout", str(TIMEOUT_S)),
-    "soak": ("--loader-data", "probe:300", "-k", "test_soak", "--loader-soak"),
+    "life": (*OWN_END, "--loader-timeout", str(TIMEOUT_S)),
+    "soak": ("--loader-data", "probe:300", "-k", "test_soak and (not killed_run or Marked)", "--loader-soak"),
     "leaks": QUICK,
     "learning": ("--loader-data", "glyphs:3200"),
     "honest": (*QUICK, "--loader-search=20"),
@@ -156,9 +158,14 @@ def conformance_tests() -> dict[str, Callable]:
     return {name: function for name, function in functions if name.startswith("test_")}
 
 
+def _listed(marks: Any) -> list[Any]:
+    return list(marks) if isinstance(marks, (list, tuple)) else [marks]
+
+
 def promised_by(function: Callable) -> set[Promise]:
     """Return the promises without which a test is skipped."""
-    marks = getattr(function, "pytestmark", ())
+    module = importlib.import_module(function.__module__)
+    marks = [*getattr(function, "pytestmark", ()), *_listed(getattr(module, "pytestmark", ()))]
     return {one for mark in marks if mark.name == "promises" for one in mark.args}
 
 
