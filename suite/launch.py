@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import psutil
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, ProcessFailure, Std
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -115,6 +116,9 @@ def _launch(world: int, place: str, orders: ranks.Orders) -> ProcessFailure | No
             elastic_launch(config, ranks.serve)(orders)
         except ChildFailedError as error:
             return error.get_first_failure()[1]
+        except SignalException as error:
+            # The launcher has caught what was meant for this process, and it is no fault of the loader.
+            raise KeyboardInterrupt from error
         finally:
             _sweep(before)
     return None

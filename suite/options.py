@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loaderproof.suite import trial
-from loaderproof.suite.trial import Trial
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from loaderproof.suite.trial import Trial
 
 
 DATA = "glyphs"
@@ -197,8 +196,12 @@ def _search(text: str | None) -> int | None:
 
 
 def _request(text: str | None) -> Trial | None:
+    if text is None:
+        return None
+    from loaderproof.suite import trial  # noqa: PLC0415 - its imports cost every run of pytest
+
     try:
-        return None if text is None else trial.parse(text)
+        return trial.parse(text)
     except trial.NotATrial as error:
         msg = f"--loader-request {text!r}: {error}"
         raise pytest.UsageError(msg) from None

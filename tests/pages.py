@@ -33,13 +33,15 @@ class Property:
     Attributes:
         name: of the test, without `test_`.
         rule: what is asserted.
-        parts: the further paragraphs of its docstring, by their headings.
+        notes: the paragraphs of its docstring that have no heading.
+        parts: those that have one, by their headings.
         promises: what an adapter must promise for it.
         chapter: the file that it stands in.
     """
 
     name: str
     rule: str
+    notes: list[str]
     parts: dict[str, str]
     promises: tuple[str, ...]
     chapter: str
@@ -49,9 +51,11 @@ class Property:
         """Read a test function."""
         first, *more = [" ".join(part.split()) for part in inspect.getdoc(test).split("\n\n")]
         promises = tuple(sorted(promised_by(test)))
-        parts = dict(re.match(r"(\w+): (.*)", part).groups() for part in more)
+        headed = [re.match(rf"({'|'.join(PARTS)}): (.*)", part) for part in more]
+        notes = [part for part, heading in zip(more, headed, strict=True) if not heading]
+        parts = dict(heading.groups() for heading in headed if heading)
         chapter = test.__module__.rpartition(".test_")[2]
-        return cls(test.__name__.removeprefix("test_"), first, parts, promises, chapter)
+        return cls(test.__name__.removeprefix("test_"), first, notes, parts, promises, chapter)
 
 
 def properties() -> list[Property]:
@@ -86,7 +90,8 @@ def page(one: Property, loaders: Iterable[Name], report: str) -> str:
             f"[`{name}`]({BROKEN}/{file}.py)" for file, name in sorted(loaders)
         ),
     }
-    heading = f"# {one.name}\n\n**{one.rule}**\n\nAsked of whatever {owed}: `test_{one.name}`.\n"
+    above = [f"# {one.name}", f"**{one.rule}**", *one.notes, f"Asked of whatever {owed}: `test_{one.name}`."]
+    heading = "\n\n".join(above) + "\n"
     return heading + "".join(f"\n## {title}\n\n{text}\n" for title, text in texts.items() if text)
 
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from loaderproof.loaders import Request, sources
 from loaderproof.suite import echo, pinned
@@ -206,6 +206,79 @@ def test_chance_of_two_rates_is_fishers(same, other, of):
     owed = stats.fisher_exact(table, alternative="greater").pvalue if same > other else 1.0
 
     assert pytest.approx(owed) == echo.alike(same, other, of)
+
+
+def test_pairs_of_equals_in_all_batches_are_no_chance():
+    """Whatever the draw, 150 pairs are all of equals and five uncommon with a chance below 1e-10.
+
+    Where the likeliest value has a probability of 1/2 or more, the chance is largest if the rest is
+    one value; where it has less, two draws are equal with a probability below 1/2.
+    """
+    rest = np.geomspace(1e-6, 0.5, 20_001)
+    pairs = COUNT // BATCH
+    uncommon = np.arange(augmented.UNCOMMON, pairs + 1)[:, None]
+    ways = special.gammaln(pairs + 1) - special.gammaln(uncommon + 1) - special.gammaln(pairs - uncommon + 1)
+    chances = np.exp(ways + 2 * uncommon * np.log(rest) + 2 * (pairs - uncommon) * np.log1p(-rest)).sum(
+        axis=0
+    )
+
+    assert pytest.approx(5.54e-11, rel=0.01) == chances.max()
+    assert 0.5**pairs < chances.max()
+
+
+@pytest.mark.parametrize("kind", [name for name in KINDS if "batch" not in name or name == "half a batch"])
+def test_draws_for_each_sample_are_never_taken_for_those_of_batches(kind):
+    """Right draws, however coarse, are not found to be those of whole batches."""
+    found = [augmented.shares_in_batches(one) for (one,) in streams(KINDS[kind], TRIALS, many=1)]
+
+    assert [False] * TRIALS == found
+
+
+@pytest.mark.parametrize("kind", [for_a_batch, lambda generator: uniform(generator).repeat(BATCH)[:COUNT]])
+def test_draws_of_whole_batches_are_refused(kind):
+    """One draw for each batch is found, whether it is coarse or fine; one for the whole epoch is not."""
+    draws = kind(np.random.default_rng(7))
+
+    assert augmented.shares_in_batches(stream(draws))
+    assert not augmented.shares_in_batches(stream(np.zeros(COUNT)))
+
+
+def whole_numbers(generator):
+    """Deal the numbers of all samples, as partners for mixing."""
+    return generator.permutation(COUNT)
+
+
+def partners(generator):
+    """Deal the numbers of the samples of each batch."""
+    return generator.permuted(np.arange(COUNT).reshape(-1, BATCH), axis=1).reshape(-1)
+
+
+def single(generator):
+    """Draw a number of single precision for each sample."""
+    return generator.random(COUNT, dtype=np.float32)
+
+
+@pytest.mark.parametrize("kind", [*KINDS.values(), single, whole_numbers, partners])
+def test_right_epochs_are_not_found_moved(kind):
+    """Epochs that are drawn apart do not have each other's draws further on, though they have the same values."""
+    generator = np.random.default_rng(8)
+    pairs = ([kind(generator) for _ in range(2)] for _ in range(TRIALS))
+
+    assert {None} == {augmented.moved(*map(stream, pair)) for pair in pairs}
+
+
+@pytest.mark.parametrize("by", [1, 7, -1])
+@pytest.mark.parametrize("kind", [uniform, single, whole_numbers])
+def test_draws_that_move_on_by_some_samples_are_refused(kind, by):
+    """Draws of an epoch that come again for other samples are found by ids and, without ids, by turns."""
+    generator = np.random.default_rng(9)
+    own, order = kind(generator), generator.permutation(COUNT)
+    one, other = stream(own), stream(np.roll(own, -by))
+    shuffled = Stream(other.values[order], order, other.batch)
+    nameless = [stream(run.values, np.full(COUNT, -1)) for run in (one, other)]
+    said = f"{COUNT - abs(by)} of {COUNT} values, {by:+d} in"
+
+    assert [f"{said} ids", f"{said} turns"] == [augmented.moved(one, shuffled), augmented.moved(*nameless)]
 
 
 @pytest.mark.parametrize("one_label", [False, True])

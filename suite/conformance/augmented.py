@@ -21,6 +21,14 @@ BATCH = 2
 FEW = "probe:90:9x14x1"
 # Means of pixels that differ by less are equal but for rounding.
 ROUNDING = 1e-5
+# Of 150 pairs of right draws all are pairs of equals, and five of them are not of the commonest value,
+# with probability 5.6e-11 at the most, however often each value is drawn.
+UNCOMMON = 5
+# Values that come once in each of two epochs, in orders that know nothing of each other: k or more are
+# moved by one and the same distance with probability 1/k! at the most, 4.2e-19, for each of 1200
+# distances, of ids or of turns. Partners within a batch of two, drawn anew in each epoch, move a
+# quarter of all values by one; so half of them are asked for.
+MOVED = 20
 _Echo = Callable[[Stream, Stream, Stream], float]
 _WAYS: dict[str, _Echo] = {"sample by sample": echo.by_id, "in the order in which they come": echo.in_order}
 
@@ -46,6 +54,34 @@ def repeated(seen: Drawn, earlier: int, later: int, apart: Drawn, family: str) -
 def repeating(one: Stream, other: Stream, apart: Stream) -> str | None:
     """Return how a stream repeats another, or None if it does no more than one that is drawn apart."""
     return next((way for way, test in _WAYS.items() if test(one, other, apart) < echo.RARE), None)
+
+
+def shares_in_batches(one: Stream) -> bool:
+    """Return whether all samples of a batch share one draw, while batches differ more than by chance."""
+    if not one.by_batch:
+        return False
+    _, first, sizes = np.unique(one.batch, return_index=True, return_counts=True)
+    _, times = np.unique(one.values[first[sizes > 1]], return_counts=True)
+    return bool(times.sum() - times.max() >= UNCOMMON)
+
+
+def moved(one: Stream, other: Stream) -> str | None:
+    """Return how a stream has most values of an earlier one, all as far from their place there; or None.
+
+    Args:
+        one: the earlier stream.
+        other: the one that might have its values at other places.
+    """
+    (values, first), (again, second) = _once(one), _once(other)
+    _, mine, theirs = np.intersect1d(values, again, assume_unique=True, return_indices=True)
+    before, after = first[mine], second[theirs]
+    steps = {"ids": one.ids[before] - other.ids[after], "turns": before - after}
+    for what, step in steps.items():
+        far, times = np.unique(step[step != 0], return_counts=True)
+        if times.max(initial=0) > max(MOVED, len(other) // 2):
+            most = times.argmax()
+            return f"{times[most]} of {len(other)} values, {far[most]:+d} in {what}"
+    return None
 
 
 def with_apart(subject: Judged) -> tuple[Drawn, Drawn]:
@@ -95,6 +131,12 @@ def between_workers(one: Stream, apart: Stream, alone: Stream, workers: int) -> 
     """
     way = _dealt_twice(one, apart, workers)
     return None if way and _dealt_twice(alone, apart, workers) else way
+
+
+def _once(one: Stream) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values that come only once, and their places."""
+    values, first, times = np.unique(one.values, return_index=True, return_counts=True)
+    return values[times == 1], first[times == 1]
 
 
 def _dealt_twice(one: Stream, apart: Stream, workers: int) -> str | None:

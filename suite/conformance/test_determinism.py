@@ -87,6 +87,40 @@ def test_set_epoch_gives_the_order_of_that_epoch(subject: Judged) -> None:
                 )
 
 
+@pytest.mark.promises(Promise.SHUFFLE, Promise.SEEDED_ORDER)
+def test_same_seed_gives_the_same_orders_in_another_process(subject: Judged) -> None:
+    """With one seed a loader in another process delivers the same epochs in the same orders.
+
+    For a built-in loader the order that was recorded is that of another process.
+
+    Why: every run is a process of its own. A seed that repeats the order only within one repeats no run, and
+    the processes of a distributed run, which share a seed, would each cut their part out of another order.
+
+    Causes: `hash()` of a text, which Python salts anew in each process; the order of a set of texts; `id()`,
+    the process's number or the time in the seed.
+
+    Remedy: seed with numbers alone, such as `numpy.random.default_rng((seed, epoch))`; make a number of a text
+    with `hashlib` or `zlib.crc32`; sort what comes out of a set.
+    """
+    if subject.session.settings.isolation == "none":
+        pytest.skip("--loader-isolation none: there is no other process")
+    if subject.case != subject.session.first_of(subject.case.spec):
+        pytest.skip("one more process is started for each loader, in the first of its cases")
+    scenario = shuffled(subject)
+    here = subject.run(WATCH, scenario)
+    if not _same(here, subject.run("experiments:watch_again", scenario)) or _as_recorded(subject):
+        return  # test_same_seed_gives_the_same_orders reports it, or it is known
+    there = subject.ask(WATCH, Place(scenario), afresh=True, scenario=scenario)
+    for one, other in zip(here.epochs, there.epochs, strict=False):
+        if _bag(one) == _bag(other) and not np.array_equal(one.index, other.index):
+            subject.fail(
+                Place(scenario, one.number),
+                expected=f"the order that it has in the first process: {_shown(one)}",
+                got=f"{_shown(other)}, in another process",
+                hint="hash() of a text, the order of a set, id() or the time decides; seed with numbers alone",
+            )
+
+
 def _crowded(subject: Judged) -> list[Scenario]:
     """Return an epoch with more workers than samples, for loaders with workers."""
     if subject.case.workers == 0:
@@ -103,12 +137,26 @@ def _crowded(subject: Judged) -> list[Scenario]:
 
 
 def _compare_with_recorded(subject: Judged) -> None:
-    entry = pinned.recorded().get(subject.case.label) if subject.case.spec in registry.BUILTIN else None
+    entry = _recorded(subject)
     if entry:
-        seen = subject.run(WATCH, pinned.scenario_of(subject.case))
-        complaint = entry.complaint(pinned.orders_of(seen), pinned.versions_of(subject.case))
+        complaint = entry.complaint(_orders(subject), pinned.versions_of(subject.case))
         if complaint:
             warnings.warn(f"{subject.case.label}: {complaint}", pinned.OrderChanged, stacklevel=2)
+
+
+def _as_recorded(subject: Judged) -> bool:
+    """Tell whether a built-in loader gives the order that was recorded, in another process than this one."""
+    entry = _recorded(subject)
+    return entry is not None and entry.orders == _orders(subject)
+
+
+def _recorded(subject: Judged) -> pinned.Pinned | None:
+    built_in = subject.case.spec in registry.BUILTIN
+    return pinned.recorded().get(subject.case.label) if built_in else None
+
+
+def _orders(subject: Judged) -> list[list[int]]:
+    return pinned.orders_of(subject.run(WATCH, pinned.scenario_of(subject.case)))
 
 
 def _same(one: Observation, other: Observation) -> bool:

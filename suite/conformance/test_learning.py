@@ -14,7 +14,15 @@ TOLERANCE = 0.10
 
 
 def test_network_learns_as_from_resident_data(subject: Judged) -> None:
-    """One epoch of real training reaches the accuracy that it reaches on samples held in memory."""
+    """One epoch of real training reaches the accuracy that it reaches on samples held in memory.
+
+    Why: this is what loading is for. A fault that no other test looks for shows here if it harms training.
+
+    Causes: labels apart from their samples, values off their range, or one part of the data over and over.
+
+    Remedy: mend first what other tests of this loader report. If there is nothing, look at a batch as a
+    picture with its label.
+    """
     first = subject.session.first_of(subject.case.spec)
     if subject.case.label != first.label:
         pytest.skip(f"real training is slow, so that of {first.label} stands for all variants")

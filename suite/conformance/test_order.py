@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from loaderproof.loaders import Promise
 from loaderproof.suite import chance, mixing
 from loaderproof.suite.conformance.scenarios import (
+    MANY,
     SORTED,
     SORTED_BATCH,
     WATCH,
@@ -22,10 +25,22 @@ from loaderproof.suite.conformance.scenarios import (
     sizes,
 )
 from loaderproof.suite.judged import Judged, Place
-from loaderproof.suite.observation import Epoch, Observation
+from loaderproof.suite.observation import Epoch, Observation, Scenario
 
 # Share of the samples that say how well all are mixed.
 ENOUGH = 0.9
+# So many samples have the same follower in two random orders with a probability below 1/30!, which is 4e-33,
+# however many samples there are: 30 given pairs of neighbours do with (n-30)!/n!, and there are C(n-1, 30) choices.
+FOLLOWERS = 30
+
+
+def _often(subject: Judged) -> Scenario:
+    """Return so many samples in so many random orders that hardly anything is alike in them by chance."""
+    return subject.scenario(MANY, epochs=6, batch_size=50, shuffle=True, seed=subject.seed)
+
+
+def _repeatedly(subject: Judged) -> list[Scenario]:
+    return [*repeatedly(subject), _often(subject)]
 
 
 @pytest.mark.promises(Promise.SOURCE_ORDER)
@@ -87,7 +102,7 @@ def test_shuffled_order_differs_from_source_order(
 
 
 @pytest.mark.promises(Promise.SHUFFLE, Promise.RESHUFFLING)
-@over(repeatedly, at_random)
+@over(_repeatedly, at_random)
 def test_every_epoch_has_its_own_order(
     subject: Judged, seen: Observation, epoch: Epoch, place: Place
 ) -> None:
@@ -209,27 +224,95 @@ def test_shuffle_is_as_wide_as_promised(subject: Judged) -> None:
     Remedy: shuffle all indices where the data allow it; else shuffle the data once when they are
     written, and declare the buffer with `Variant(shuffle_buffer=...)`.
     """
+    narrow = _narrow(subject)
+    if narrow:
+        place, owed, found = narrow
+        width = subject.case.setup.shuffle_buffer or "all samples"
+        subject.fail(
+            place,
+            expected=str(owed),
+            got=str(found),
+            hint=f"a buffer narrower than {width}, or whole files shuffled instead of samples",
+        )
+
+
+def _narrow(subject: Judged) -> tuple[Place, mixing.Owed, mixing.Mixing] | None:
+    """Return where sorted data are mixed too little, what was owed there and what was found."""
     scenario = subject.scenario(SORTED, epochs=1, batch_size=SORTED_BATCH, shuffle=True, seed=subject.seed)
     for seen, epoch, place in subject.watch([scenario]):
         buffer = subject.case.setup.shuffle_buffer or seen.count
         order = epoch.index[_first_times(epoch)]
-        if not _shuffles(epoch) or len(order) < ENOUGH * seen.count:
+        if not _shuffles(epoch) or not _nearly_whole(seen, epoch):
             continue  # other tests report it
         found = mixing.measure(order, seen.labels[order], SORTED_BATCH)
         owed = mixing.owed(seen.labels, SORTED_BATCH, buffer)
         if not owed.allows(found):
+            return place, owed, found
+    return None
+
+
+@pytest.mark.promises(Promise.SHUFFLE, Promise.RESHUFFLING)
+def test_epochs_share_no_pattern(subject: Judged) -> None:
+    """The orders of two epochs have nothing in common: neither neighbours nor a sample that keeps its place.
+
+    Loaders with a shuffle buffer that is smaller than the data are not judged.
+
+    Why: samples that follow one another in every epoch share most of their batches, and one that always
+    comes first is always learnt from first. Averages over epochs are then worth less than they look.
+
+    Causes: one permutation that is rotated, reversed or cut elsewhere in each epoch, groups of samples that
+    are moved as a whole, a range of places that leaves out the first or the last.
+
+    Remedy: draw a new permutation of all places for each epoch, from the seed and the epoch.
+    """
+    seen = subject.run(WATCH, _often(subject))
+    if not subject.mixes_all(seen.count):
+        pytest.skip(
+            "its shuffle buffer holds only a part of the data, so that neighbours stay near each other"
+        )
+    epochs = [epoch for epoch in seen.epochs if _shuffles(epoch) and _nearly_whole(seen, epoch)]
+    pairs = list(itertools.combinations(epochs, 2))
+    if any(_likeness(subject, seen, *pair) for pair in pairs) or _narrow(subject):
+        return  # other tests report it
+    for one, other in pairs:
+        shared = sorted(_followers(one) & _followers(other))
+        if len(shared) >= FOLLOWERS:
             subject.fail(
-                place,
-                expected=str(owed),
-                got=str(found),
-                hint=f"a buffer narrower than {buffer}, or whole files shuffled instead of samples",
+                Place(seen.scenario, other.number),
+                expected=f"about one sample with the same follower as in epoch {one.number}, as chance has it",
+                got=f"{len(shared)}: {', '.join(f'#{first} before #{then}' for first, then in shared[:4])}, ...",
+                hint="one permutation that is rotated or cut anew, or groups that are moved as a whole",
             )
+    fixed = _fixed(epochs)
+    # By chance there is one with a probability of at most count**(2 - epochs): 1.2e-10 for 300 samples and 6 epochs.
+    if fixed.size and seen.count ** (len(epochs) - 2) >= chance.UNLIKELY:
+        subject.fail(
+            Place(seen.scenario),
+            expected=f"no sample with the same place in all {len(epochs)} epochs",
+            got=", ".join(f"#{epochs[0].index[where]} at place {where}" for where in fixed[:4].tolist()),
+            hint="the range of places that are shuffled leaves out the first or the last",
+        )
+
+
+def _followers(epoch: Epoch) -> set[tuple[int, int]]:
+    """Return each sample with the one that comes next."""
+    return set(itertools.pairwise(epoch.index[_first_times(epoch)].tolist()))
+
+
+def _fixed(epochs: Iterable[Epoch]) -> np.ndarray:
+    """Return at which places all epochs have the same sample."""
+    rows = np.array(list(zip(*(epoch.index.tolist() for epoch in epochs), strict=False)), np.int64)
+    return np.flatnonzero([row[0] >= 0 and np.all(row == row[0]) for row in rows])
 
 
 def _first_times(epoch: Epoch) -> np.ndarray:
     """Return where in an epoch each sample came first; what came again is reported by other tests."""
     known, first = np.unique(epoch.index, return_index=True)
     return np.sort(first[known >= 0])
+
+
+def _nearly_whole(seen: Observation, epoch: Epoch) -> bool:
+    return len(_first_times(epoch)) >= ENOUGH * seen.count
 
 
 def _shuffles(epoch: Epoch) -> bool:

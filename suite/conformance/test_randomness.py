@@ -18,10 +18,12 @@ from loaderproof.suite.conformance.augmented import (
     between_ranks,
     between_workers,
     first_difference,
+    moved,
     repeated,
     repeating,
     same_samples,
     shared,
+    shares_in_batches,
     shown,
     with_apart,
 )
@@ -111,6 +113,34 @@ def test_draws_differ_between_samples(subject: Judged) -> None:
             )
 
 
+@pytest.mark.promises(Promise.AUGMENTATION)
+def test_draws_are_taken_for_each_sample(subject: Judged) -> None:
+    """With augmentation the samples of a batch do not all get one draw, unless the batch says so.
+
+    Why: a batch that is flipped as a whole, or not at all, sees a fraction of the variety, and its
+    gradient varies more than it should.
+
+    Causes: a transform that is written for one image and is called with a batch of them: those of
+    torchvision draw once for each call.
+
+    Remedy: call the transform for each sample, before the batch is put together. One draw for a batch
+    may be what you want, as with mixup or sizes that change from batch to batch: then let the batch
+    carry the number that was drawn, once for each of its samples, or declare a Deviation from this
+    test, or do not promise augmentation.
+    """
+    # UNCOMMON tells how seldom a right loader shows it in one epoch; here all epochs have to.
+    seen = subject.run(DRAWN, augmented(subject))
+    said = any(one.stream(name).by_batch for one in seen.passes for name in seen.families if name != PIXELS)
+    streams = [one.stream(PIXELS) for one in seen.passes]
+    if not said and all(map(shares_in_batches, streams)):
+        subject.fail(
+            Place(seen.scenario),
+            expected="pixels that are changed for each sample",
+            got="one change for all samples of a batch, in every batch, another from batch to batch",
+            hint="a transform that draws once for each call is called with whole batches",
+        )
+
+
 @pytest.mark.promises(Promise.AUGMENTATION, Promise.WORKERS)
 def test_workers_draw_differently(subject: Judged) -> None:
     """With augmentation no two workers draw the same stream.
@@ -179,29 +209,36 @@ def test_ranks_draw_differently(subject: Judged) -> None:
 
 @pytest.mark.promises(Promise.AUGMENTATION)
 def test_every_epoch_draws_anew(subject: Judged) -> None:
-    """With augmentation a sample gets a new draw in every epoch, from each family of generators.
+    """With augmentation a sample gets a new draw in every epoch, from each family, and not its neighbour's.
 
     Why: draws that repeat from epoch to epoch make a fixed data set out of one that should vary, which
-    costs accuracy and shows nowhere else.
+    costs accuracy and shows nowhere else. Draws that move on by a sample are as few.
 
     Reports: xingyizhou/CenterNet#233, Lightning-AI/pytorch-lightning#20412, tensorflow/tensorflow#47755
 
     Causes: workers that are forked anew from a parent whose generators never move; a generator that is
-    seeded at the start of each epoch, perhaps only one of several families; augmentation before a cache.
+    seeded at the start of each epoch, perhaps only one of several families; augmentation before a cache;
+    seed, epoch and id that are added up, so that a sample draws what the next one drew an epoch before.
 
-    Remedy: make the epoch a part of the seed, for random, NumPy and torch alike; put the cache in front of
-    the augmentation.
+    Remedy: make the epoch a part of the seed, for random, NumPy and torch alike, mixed with the others
+    (`numpy.random.SeedSequence((seed, epoch, id))`); put the cache in front of the augmentation.
     """
     seen, apart = with_apart(subject)
     for family in shared(seen, apart):
         for earlier, later in itertools.combinations(range(len(seen.passes)), 2):
             way = repeated(seen, earlier, later, apart, family)
-            if way:
+            one, other = (seen.passes[epoch].stream(family) for epoch in (earlier, later))
+            further = None if way else moved(one, other)
+            if way or further:
                 subject.fail(
                     Place(seen.scenario, later),
                     expected=f"draws of {family!r} that differ from those of epoch {earlier}",
-                    got=f"the same, {way}: {shown(seen.passes[later].stream(family))}",
-                    hint="a generator is seeded alike for each epoch, augmented samples are cached or changed in place",
+                    got=f"the same, {way}: {shown(other)}"
+                    if way
+                    else f"the same for other samples: {further} from where epoch {earlier} had them",
+                    hint="a generator is seeded alike for each epoch, augmented samples are cached or changed in place"
+                    if way
+                    else "seed + epoch + index added up instead of mixed; use SeedSequence((seed, epoch, index))",
                 )
 
 

@@ -19,6 +19,7 @@ EACH_EPOCH = "test_every_epoch_has_its_own_order"
 SAME_SEED = "test_same_seed_gives_the_same_orders"
 ANOTHER_SEED = "test_another_seed_gives_another_order"
 WIDE = "test_shuffle_is_as_wide_as_promised"
+PATTERN = "test_epochs_share_no_pattern"
 
 
 def drawn(places: list[int], *seed: int) -> list[int]:
@@ -228,3 +229,33 @@ class KeepsSixteenBitsOfTheSeed(Honest):
     def __init__(self, source: Source, request: Request) -> None:
         super().__init__(source, request)
         self.generator.manual_seed(request.seed % 2**16)
+
+
+@fails(PATTERN)
+class Rolled(Honest):
+    """Draws one order, and begins elsewhere in it in each epoch."""
+
+    def permutation(self) -> list[int]:
+        count = len(self.source)
+        order = drawn(range(count), self.request.seed)
+        start = 5 * self.epoch % max(1, count)
+        return order[start:] + order[:start]
+
+
+@fails(PATTERN)
+class NeighboursStayTogether(Honest):
+    """Draws pairs once, and shuffles the pairs in each epoch."""
+
+    def permutation(self) -> list[int]:
+        order = drawn(range(len(self.source)), self.request.seed)
+        pairs = [order[start : start + 2] for start in range(0, len(order), 2)]
+        turns = drawn(range(len(pairs)), self.request.seed, max(0, self.epoch))
+        return [place for turn in turns for place in pairs[turn]]
+
+
+@fails(PATTERN)
+class FirstStaysFirst(Honest):
+    """Shuffles all samples but the first."""
+
+    def permutation(self) -> list[int]:
+        return [0, *(place for place in super().permutation() if place != 0)]

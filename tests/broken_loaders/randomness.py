@@ -29,6 +29,7 @@ from loaderproof.loaders import Loader, Request, Source
 
 KEEP = "test_augmented_samples_keep_their_ids_and_labels"
 BETWEEN = "test_draws_differ_between_samples"
+EACH = "test_draws_are_taken_for_each_sample"
 WORKERS = "test_workers_draw_differently"
 RANKS = "test_ranks_draw_differently"
 EPOCHS = "test_every_epoch_draws_anew"
@@ -144,6 +145,26 @@ class NothingIsChanged(Silent):
 
     def changed(self, image: Tensor, drawn: dict[str, Any]) -> Tensor:
         return image
+
+
+@fails(EACH, promises=AUGMENTING)
+class FlipsWholeBatches(Silent, Flipping):
+    """Calls its transform with whole batches, for which it draws once."""
+
+    def batch(self, places: list[int]) -> Any:
+        self.first = places[0]
+        return super().batch(places)
+
+    def seed(self, place: int) -> tuple[int, ...]:
+        return self.request.seed, self.epoch, self.first
+
+
+@fails(EPOCHS, promises=AUGMENTING)
+class SeedsAddUp(Augmenting):
+    """Adds seed, epoch and id up, so that a sample draws what the next one drew an epoch before."""
+
+    def seed(self, place: int) -> tuple[int, ...]:
+        return (self.request.seed + self.epoch + place,)
 
 
 @fails(EPOCHS, rows=["A2"], promises=AUGMENTING)
