@@ -67,7 +67,7 @@ class Fingerprint:
 
     def read(self, images: np.ndarray) -> NDArray[np.uint8]:
         """Return the bytes of delivered images that are hashed: N x values."""
-        return quantised(images).reshape(len(images), self.values)
+        return quantised(images).reshape(len(images), -1 if images.size else self.values)
 
     def sums(self, pixels: np.ndarray) -> Words:
         """Return the hashes before they are mixed, which is quicker done for many batches at once."""

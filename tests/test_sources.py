@@ -64,7 +64,7 @@ def test_importing_the_sources_is_light():
     [
         ("glyph:100", r"no kind of data called 'glyph'; did you mean glyphs\?"),
         ("mnits", r"'mnits'; did you mean mnist"),
-        ("?", r"'\?'; there are fashion-mnist, folder, glyphs, idx, mnist, probe, tfds"),
+        ("?", r"'\?'; there are fashion-mnist, folder, glyphs, idx, mnist, object, probe, tfds"),
         ("", r"no kind of data called ''"),
         ("glyphs:", "nothing follows the colon"),
         ("glyphs:0", "number of samples is '0'; give a whole number from 1 to 60000"),
