@@ -1,6 +1,6 @@
 """The page of each property, made from the docstring of its test and from the loaders that break it.
 
-`python tests/pages.py` writes docs/properties anew.
+`python tests/pages.py [NAME ...]` writes docs/properties anew; with names, only those show a new failure.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import importlib
 import inspect
 import pkgutil
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from conftest import SuiteRun
-from test_broken_loaders import FILES, LOADERS, Name, judge, promised_by
+from test_broken_loaders import FILES, LOADERS, Name, judge, promised_by, sweep
 
 from loaderproof.suite import conformance
 
@@ -24,6 +25,7 @@ BROKEN = "../../tests/broken_loaders"
 # In the order in which they stand in a docstring.
 PARTS = ("Why", "Reports", "Causes", "Remedy")
 OPTIONAL = {"Reports"}
+ROWS = tuple(f"  {row} " for row in ("loader", "request", "where", "expected", "got", "likely", "about"))
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,13 @@ def page(one: Property, loaders: Iterable[Name], report: str) -> str:
         report: the failure of one of them.
     """
     owed = f"promises {', '.join(f'`{name}`' for name in one.promises)}" if one.promises else "is a loader"
-    parts = {**one.parts, "Reports": _links(one.parts["Reports"])} if "Reports" in one.parts else one.parts
+    parts = {heading: text[:1].upper() + text[1:] for heading, text in one.parts.items()}
     texts = {
         "Why": parts.get("Why", ""),
         "When it fails": f"```\n{report}\n```" if report else "",
         "Usual causes": parts.get("Causes", ""),
         "Remedy": parts.get("Remedy", ""),
-        "Public reports": parts.get("Reports", ""),
+        "Public reports": _links(one.parts.get("Reports", "")),
         "Loaders that break it": ", ".join(
             f"[`{name}`]({BROKEN}/{file}.py)" for file, name in sorted(loaders)
         ),
@@ -108,6 +110,11 @@ def index(all_of_them: Iterable[Property]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _links(reports: str) -> str:
+    link = r"[\1#\2](https://github.com/\1/issues/\2)"
+    return re.sub(r"([\w.-]+/[\w.-]+)(?: PR)?#(\d+)", link, reports)
+
+
 def report_on(text: str) -> str:
     """Return the failure that a page shows, or nothing."""
     found = re.search(r"^```\n(.*?)\n```$", text, re.DOTALL | re.MULTILINE)
@@ -115,10 +122,11 @@ def report_on(text: str) -> str:
 
 
 def shortened(report: str) -> str:
-    """Return a report without the command, which differs from place to place, and without what follows the rows."""
-    head, _, rest = report.partition("\n\n")
-    rows = rest.partition("\n\n")[0].splitlines()
-    return "\n".join([head, "", *(row for row in rows if not row.startswith("  repeat"))])
+    """Return the rows of a report, without the command, which differs from place to place."""
+    # JUnit's message, which is cut short, stands before it.
+    begun = [found.start() for found in re.finditer(r"^(Not kept|No answer)", report, re.MULTILINE)]
+    head, *rows = report[begun[-1] :].splitlines()
+    return "\n".join([head, "", *(row for row in rows if row.startswith(ROWS))])
 
 
 def broken() -> dict[str, list[Name]]:
@@ -133,32 +141,30 @@ def broken() -> dict[str, list[Name]]:
 def reports(names: Iterable[Name]) -> dict[Name, dict[str, str]]:
     """Judge some loaders; return the failures of each by the name of the property."""
     found = {}
+    sweep()
     for file, options in FILES.items():
         asked = [name for name in names if name[0] == file]
         if asked:
             with tempfile.TemporaryDirectory() as folder:
                 for name, verdict in judge(SuiteRun(Path(folder)), asked, options).items():
                     found[name] = {test.removeprefix("test_"): text for test, text in verdict.failed.items()}
+    sweep()
     return found
 
 
-def main() -> None:
-    """Write every page anew."""
+def main(asked: list[str]) -> None:
+    """Write every page anew, with new failures on those that are asked for; on all if none is."""
     loaders = broken()
-    shown = {name: found[0] for name, found in loaders.items()}
+    shown = {name: found[0] for name, found in loaders.items() if not asked or name in asked}
     failures = reports(set(shown.values()))
-    for old in FOLDER.glob("*.md"):
-        old.unlink()
+    found = {name: shortened(failures[loader][name]) for name, loader in shown.items()}
     for one in properties():
-        report = shortened(failures[shown[one.name]][one.name])
+        report = found.get(one.name) or report_on((FOLDER / f"{one.name}.md").read_text(encoding="utf-8"))
         (FOLDER / f"{one.name}.md").write_text(page(one, loaders[one.name], report), encoding="utf-8")
+    for gone in {file.stem for file in FOLDER.glob("*.md")} - {one.name for one in properties()} - {"README"}:
+        (FOLDER / f"{gone}.md").unlink()
     (FOLDER / "README.md").write_text(index(properties()), encoding="utf-8")
 
 
-def _links(reports: str) -> str:
-    link = r"[\1#\2](https://github.com/\1/issues/\2)"
-    return re.sub(r"([\w.-]+/[\w.-]+)#(\d+)", link, reports)
-
-
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

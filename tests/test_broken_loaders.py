@@ -130,13 +130,19 @@ def verdict_of(request, tmp_path_factory, suite_run_in) -> Iterator[Callable[[Na
     def judged(file: str) -> dict[Name, Verdict]:
         return judge(suite_run_in(tmp_path_factory.mktemp(file)), loaders_of(file), FILES[file])
 
+    sweep()
     # What leaks leave in shared memory does not tell who left it, so nothing else runs beside them.
     leaking = {file: judged(file) for file in asked & {"leaks"}}
     with ThreadPoolExecutor(3) as pool:
         running = {file: pool.submit(judged, file) for file in FILES if file in asked - leaking.keys()}
         yield lambda name: (leaking.get(name[0]) or running[name[0]].result())[name]
+    sweep()
+
+
+def sweep() -> None:
+    """Remove what broken loaders have left in shared memory, which may keep them from starting again."""
     for left in SHARED_MEMORY.glob("broken-loader-*"):
-        left.unlink()
+        left.unlink(missing_ok=True)
 
 
 def files_of(item: pytest.Item) -> set[str]:
