@@ -33,7 +33,9 @@ class Family:
         self._mark = uuid.uuid4().hex
         # A process that is killed removes nothing itself.
         self._scratch = tempfile.TemporaryDirectory(prefix="loaderproof-", ignore_cleanup_errors=True)
-        self.environment = {**os.environ, MARK: self._mark, "TMPDIR": self._scratch.name}
+        # Strings hash otherwise in each process, whatever is set here: no order may depend on them.
+        changed = {MARK: self._mark, "TMPDIR": self._scratch.name, "PYTHONHASHSEED": "random"}
+        self.environment = {**os.environ, **changed}
 
     def members(self) -> list[psutil.Process]:
         """Return every process that is alive."""

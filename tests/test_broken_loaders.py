@@ -27,6 +27,7 @@ Name = tuple[str, str]  # of a file without its ending, and of a loader in it
 # A new interpreter for each of so many loaders would take minutes.
 QUICK = ("--loader-data", "probe:300", "-k", "not network_learns and not interpreter")
 OWN_END = (*QUICK[:-1], "not network_learns and (not interpreter or AtTheEnd or OutlivesIt)")
+AFTER_ERRORS = (*QUICK[:-1], f"{QUICK[-1]} and (not left_after or AfterAnError or Removed)")
 IN_PLACE = (*QUICK, "--loader-isolation", "none")
 # How the loaders of each file are judged. Those that crash, hang or leave something behind need
 # processes of their own; for the others it would only take time. The longest comes first, so that
@@ -35,7 +36,7 @@ FILES = {
     "crashes": (*QUICK, "--loader-timeout", str(TIMEOUT_S)),
     "life": (*OWN_END, "--loader-timeout", str(TIMEOUT_S)),
     "soak": ("--loader-data", "probe:300", "-k", "test_soak and (not killed_run or Marked)", "--loader-soak"),
-    "leaks": QUICK,
+    "leaks": AFTER_ERRORS,
     "learning": ("--loader-data", "glyphs:3200"),
     "honest": (*QUICK, "--loader-search=20"),
     "search": (*IN_PLACE, "--loader-search=300"),

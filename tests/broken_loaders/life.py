@@ -345,7 +345,7 @@ class SlowLog(logging.Handler):
 
     def emit(self, _record: logging.LogRecord) -> None:
         with self.own:
-            time.sleep(POLL_S)
+            time.sleep(10 * POLL_S)  # so that hardly any moment is left at which nobody holds it
 
 
 class Logging(Forked):
