@@ -91,11 +91,6 @@ def _launched(
 
 def _launch(world: int, place: str, orders: ranks.Orders) -> ProcessFailure | None:
     """Run the ranks; return which of them failed first, if one did."""
-    # One server imports torch, and ranks are forked from it. It has done nothing else, so that whatever
-    # the libraries of this process hold is not in them.
-    multiprocessing.set_forkserver_preload([ranks.__name__])
-    forkserver.ensure_running()
-    before = {process.pid for process in family.relatives()}
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -112,6 +107,13 @@ def _launch(world: int, place: str, orders: ranks.Orders) -> ProcessFailure | No
         shutdown_timeout=_GRACE_S,
     )
     with _undisturbed():
+        # A folder called loaderproof where pytest was started must not hide the package.
+        os.environ["PYTHONSAFEPATH"] = "1"
+        # One server imports torch, and ranks are forked from it. It has done nothing else, so that
+        # whatever the libraries of this process hold is not in them.
+        multiprocessing.set_forkserver_preload([ranks.__name__])
+        forkserver.ensure_running()
+        before = {process.pid for process in family.relatives()}
         try:
             elastic_launch(config, ranks.serve)(orders)
         except ChildFailedError as error:

@@ -182,7 +182,7 @@ def test_a_state_fits_another_process():
     epoch = iter(loader)
     labels(islice(epoch, 2))
     done = subprocess.run(
-        [sys.executable, "-c", IN_ANOTHER_PROCESS],
+        [sys.executable, "-P", "-c", IN_ANOTHER_PROCESS],
         input=json.dumps(loader.state_dict()),
         capture_output=True,
         text=True,
