@@ -67,8 +67,8 @@ def add(parser: pytest.Parser) -> None:
         action="append",
         metavar="SPEC",
         default=[],
-        help="loader to judge: built-in name, module:attr or path.py:attr; repeatable"
-        " (default: every built-in whose library is installed)",
+        help="loader to judge in all its variants and on several ranks: built-in name, module:attr or path.py:attr;"
+        " repeatable (default: every built-in whose library is installed, in its first variant)",
     )
     group.addoption(
         "--loader-data",

@@ -124,6 +124,8 @@ class Session:
             case
             for spec in self._specs()
             for case in cases_of(spec, self._describe(spec), self.settings.workers)
+            # A run that names no loader is an overview of all of them, in minutes.
+            if self.settings.loaders or not case.variant
         ]
         doubled = {label for label, times in Counter(case.label for case in found).items() if times > 1}
         return [
