@@ -125,7 +125,7 @@ def shortened(report: str) -> str:
     """Return the rows of a report, without the command, which differs from place to place."""
     # JUnit's message, which is cut short, stands before it.
     begun = [found.start() for found in re.finditer(r"^(Not kept|No answer)", report, re.MULTILINE)]
-    head, *rows = report[begun[-1] :].splitlines()
+    head, *rows = report[begun[-1] :].replace(sys.executable, "python").splitlines()
     return "\n".join([head, "", *(row for row in rows if row.startswith(ROWS))])
 
 
