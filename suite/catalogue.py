@@ -8,7 +8,7 @@ import numpy as np
 
 from loaderproof.loaders.contract import Source
 from loaderproof.suite.fingerprint import Fingerprint, channels_first, quantised
-from loaderproof.suite.identities import UNKNOWN, Difference, Found, Identities
+from loaderproof.suite.identities import UNKNOWN, Found, Identities
 
 # Root mean square difference, in units of the range, up to which two images count as the same
 # sample: far above any rounding or lossy decoding, far below the distance of two samples.
@@ -114,6 +114,3 @@ def rescaled(image: np.ndarray) -> np.ndarray:
     finite = np.isfinite(image)
     low, high = image[finite].min(), image[finite].max()
     return np.where(finite, image - low, 0) / (high - low) if high > low else np.zeros_like(image)
-
-
-__all__ = ["UNKNOWN", "Catalogue", "Difference", "Found", "as_unit", "rescaled"]

@@ -22,7 +22,8 @@ from loaderproof.model.accelerator import accelerator
 from loaderproof.model.cnn import ConvNet
 from loaderproof.suite import recorder
 from loaderproof.suite.answers import Covered, Written
-from loaderproof.suite.catalogue import Catalogue, Difference
+from loaderproof.suite.catalogue import Catalogue
+from loaderproof.suite.identities import Difference
 from loaderproof.suite.observation import Observation, Scenario
 from loaderproof.suite.records import FirstPass, Truth
 from loaderproof.suite.workbench import Workbench, close, start_epoch

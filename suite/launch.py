@@ -27,8 +27,8 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from loaderproof.suite import family, ranks
-from loaderproof.suite.catalogue import Difference
 from loaderproof.suite.fingerprint import Coverage
+from loaderproof.suite.identities import Difference
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.sharding import Sharded, Step, Trouble, group_size
 from loaderproof.suite.workbench import Workbench

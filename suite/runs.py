@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from loaderproof.suite import recorder, states
-from loaderproof.suite.catalogue import Catalogue, Found
+from loaderproof.suite.catalogue import Catalogue
 from loaderproof.suite.continuation import Cut, Draws, Places, Run, Saved
+from loaderproof.suite.identities import Found
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.workbench import Workbench, start_epoch
 

@@ -221,8 +221,7 @@ def test_memory_is_given_back(subject: Judged) -> None:
     more epochs.
     """
     # A right loader fails if each of ten epochs in a row, after two, ends with a MiB more than the one
-    # before: were ups and downs equally likely, once in a thousand even without the limit. With it none
-    # of the built-in loaders came further than one such epoch in hundreds.
+    # before: were ups and downs equally likely, once in a thousand even without the limit.
     scenario = _large(subject)
     found: Memory = subject.run("memory:epochs", scenario, least=LEAST_GROWTH)
     if found.epochs is None:
