@@ -43,6 +43,6 @@ def _work(over: threading.Event, begun: threading.Event) -> None:
     while not over.is_set():
         values.mul_(0.5).add_(1.0)
         generator.random(1_000)
+        begun.set()  # so that workers are started while something is being logged
         log.warning("a step of the training is over")
-        begun.set()
         time.sleep(_PAUSE_S)  # a thread that never waits would slow the loader down several times over

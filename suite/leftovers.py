@@ -197,8 +197,12 @@ def _opened(pid: int) -> str:
 
 def command(process: psutil.Process) -> str:
     """Return the beginning of the command line of a process."""
+    return _command_line(process)[:80]
+
+
+def _command_line(process: psutil.Process) -> str:
     try:
-        return " ".join(process.cmdline())[:80] or process.name()
+        return " ".join(process.cmdline()) or process.name()
     except psutil.Error:
         return "ended"
 
@@ -206,6 +210,8 @@ def command(process: psutil.Process) -> str:
 def is_helper(process: psutil.Process) -> bool:
     """Tell whether a process is one that libraries start once, or one that has ended already."""
     try:
-        return process.status() == psutil.STATUS_ZOMBIE or any(one in command(process) for one in _HELPERS)
+        return process.status() == psutil.STATUS_ZOMBIE or any(
+            one in _command_line(process) for one in _HELPERS
+        )
     except psutil.Error:
         return True

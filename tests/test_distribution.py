@@ -226,7 +226,7 @@ def test_ci_runs_what_the_readme_says(ci):
         "tox -e tests",
         "tox -e lint",
         "tox -e suite",
-        "tox -e suite -- --loader-data fashion-mnist",
+        "tox -e suite -- --loader-data fashion-mnist --loader torch_dataloader --loader tfds_numpy",
     ] == lines
 
 

@@ -62,6 +62,22 @@ def test_what_is_left_each_time_is_told():
     assert ["3 more file descriptors at the end of 3 further rounds than before them"] == left
 
 
+def test_helpers_are_known_however_long_the_path_to_python():
+    """A helper that Python keeps is none left behind, even where its name begins far along the command line."""
+    sleep = "import time; time.sleep(60)"
+    helper = subprocess.Popen([sys.executable, "-c", sleep, "x" * 500, "multiprocessing.resource_tracker"])
+    worker = subprocess.Popen([sys.executable, "-c", sleep, "x" * 500, "a worker"])
+    try:
+        left = leftovers.workers()
+    finally:
+        helper.kill(), worker.kill()
+        helper.wait(), worker.wait()
+
+    assert worker.pid in left
+    assert helper.pid not in left
+    assert 80 == len(left[worker.pid])
+
+
 def test_entries_of_others_in_shared_memory_are_not_blamed(monkeypatch):
     """Work beside a program that leaves entries in /dev/shm from time to time is not blamed for them."""
     monkeypatch.setattr(leftovers, "_PAUSE_S", 0.05)

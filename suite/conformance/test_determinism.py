@@ -122,12 +122,12 @@ def test_same_seed_gives_the_same_orders_in_another_process(subject: Judged) -> 
 
 
 def _crowded(subject: Judged) -> list[Scenario]:
-    """Return an epoch with more workers than samples, for loaders with workers."""
+    """Return epochs with more workers than samples, for loaders with workers."""
     if subject.case.workers == 0:
         return []
     scenario = subject.scenario(
         f"probe:{SAMPLES}:12x20x3",
-        epochs=1,
+        epochs=3,
         batch_size=1,
         shuffle=True,
         seed=subject.seed,
