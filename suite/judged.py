@@ -176,7 +176,7 @@ class Judged:
             self.fail(place, str(error))
 
     def watch(
-        self, scenarios: Iterable[Scenario], experiment: str = "experiments:watch", **more: Any
+        self, scenarios: Iterable[Scenario], experiment: str = "watching:watch", **more: Any
     ) -> Iterator[tuple[Observation, Epoch, Place]]:
         """Yield every epoch of every scenario, as an experiment showed it."""
         for scenario in scenarios:

@@ -108,7 +108,7 @@ def record() -> dict[str, Any]:
         subject = Subject(spec, _TIMEOUT_S)
         try:
             for case in cases_of(spec, description, _WORKERS):
-                seen = subject.run("experiments:watch", scenario=scenario_of(case))
+                seen = subject.run("watching:watch", scenario=scenario_of(case))
                 orders = orders_of(seen)
                 if all(sorted(order) == list(range(seen.count)) for order in orders):
                     found[case.label] = {"versions": versions_of(case), "orders": orders}

@@ -164,9 +164,9 @@ class Session:
     def _ask_for_description(self, spec: str) -> Description:
         """Ask the adapter; one that dies or hangs when it is tried promises nothing, and its tests will tell."""
         subject = self.subject(spec)
-        description: Description = subject.run("experiments:describe", trial=False)
+        description: Description = subject.run("watching:describe", trial=False)
         with contextlib.suppress(Died, Flooded, Hung):
-            description = subject.run("experiments:describe", trial=True)
+            description = subject.run("watching:describe", trial=True)
         return description
 
     def subject(self, spec: str) -> Any:
@@ -184,7 +184,7 @@ class Session:
         data = Subject(REFERENCE, self.settings.timeout_s)
         try:
             data.run(
-                "experiments:check_data", times=PATIENCE, data=self.settings.data, device=self.settings.device
+                "watching:check_data", times=PATIENCE, data=self.settings.data, device=self.settings.device
             )
         except Raised as error:
             return error.plain

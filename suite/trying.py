@@ -64,7 +64,7 @@ class Trier(Judged):
             # A new process takes its time, which is not the next request's.
             if not isinstance(error, Raised):
                 with contextlib.suppress(SubjectError):
-                    asked.run("experiments:describe", trial=False)
+                    asked.run("watching:describe", trial=False)
             self.fail(Place(scenario), str(error))
         except Exception:  # noqa: BLE001 - with --loader-isolation none whatever it raises comes through
             self.fail(Place(scenario), traceback.format_exc())

@@ -16,7 +16,7 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
-from loaderproof.suite.workbench import Workbench
+from loaderproof.suite.experiments.workbench import Workbench
 
 
 def main(connection_fd: int, lifeline_fd: int, spec: str) -> None:
@@ -48,7 +48,7 @@ def main(connection_fd: int, lifeline_fd: int, spec: str) -> None:
 def experiment(path: str) -> Any:
     """Return the function behind `module:function` of this package."""
     module, _, name = path.partition(":")
-    return getattr(importlib.import_module(f"loaderproof.suite.{module}"), name)
+    return getattr(importlib.import_module(f"loaderproof.suite.experiments.{module}"), name)
 
 
 def _told(error: BaseException) -> dict[str, str]:

@@ -35,7 +35,7 @@ IN_PLACE = (*QUICK, "--loader-isolation", "none")
 FILES = {
     "crashes": (*QUICK, "--loader-timeout", str(TIMEOUT_S)),
     "life": (*OWN_END, "--loader-timeout", str(TIMEOUT_S)),
-    "soak": ("--loader-data", "probe:300", "-k", "test_soak and (not killed_run or Marked)", "--loader-soak"),
+    "soak": ("--loader-data", "probe:300", "-k", "test_soak", "--loader-soak"),
     "leaks": AFTER_ERRORS,
     "learning": ("--loader-data", "glyphs:3200"),
     "honest": (*QUICK, "--loader-search=20"),

@@ -5,7 +5,7 @@ import pytest
 
 from loaderproof.loaders.sources.arrays import ArraySource
 from loaderproof.loaders.sources.probe import probe
-from loaderproof.suite.catalogue import Catalogue
+from loaderproof.suite.experiments.catalogue import Catalogue
 from loaderproof.suite.fingerprint import Coverage, channels_first
 from loaderproof.suite.identities import UNKNOWN, Difference
 

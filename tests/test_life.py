@@ -13,6 +13,7 @@ import pytest
 
 from loaderproof.loaders import sources
 from loaderproof.suite import leftovers
+from loaderproof.suite.experiments import life, memory
 from loaderproof.suite.trends import EPOCHS, PAIRS, WARM_UP, rises
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's own place for it
@@ -120,7 +121,6 @@ def test_entries_of_the_work_in_shared_memory_are_found(monkeypatch):
 
 def test_memory_of_this_process_is_counted():
     """Anonymous memory grows by what is written, and falls when it is let go; a mapped file is none."""
-    memory = pytest.importorskip("loaderproof.suite.memory")
     before = memory.anonymous_bytes()
     if before is None:
         pytest.skip("the kernel does not tell")
@@ -140,7 +140,6 @@ def test_memory_of_this_process_is_counted():
 
 def test_reads_are_counted_over_processes(tmp_path):
     """A source that counts is read in this process and in a forked one, and both count."""
-    life = pytest.importorskip("loaderproof.suite.life")
     (tmp_path / "tally").touch()
     counted = life.Counted(sources.load("probe:4")["train"], tmp_path / "tally")
 

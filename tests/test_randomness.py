@@ -10,10 +10,10 @@ from loaderproof.loaders import Request, sources
 from loaderproof.suite import echo, pinned
 from loaderproof.suite.conformance import augmented
 from loaderproof.suite.draws import Stream
-from loaderproof.suite.jitter import Jittery
+from loaderproof.suite.experiments.jitter import Jittery
+from loaderproof.suite.experiments.randomness import Alike, drawn
+from loaderproof.suite.experiments.workbench import Workbench
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.randomness import Alike, drawn
-from loaderproof.suite.workbench import Workbench
 
 COUNT, BATCH = 300, 2
 TRIALS = 200

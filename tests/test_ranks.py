@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from loaderproof.loaders import Request, Uneven, sources
-from loaderproof.suite import conformance, launch, leftovers
-from loaderproof.suite.catalogue import Catalogue
+from loaderproof.suite import conformance, leftovers
 from loaderproof.suite.dealing import deals
+from loaderproof.suite.experiments import launch
+from loaderproof.suite.experiments.catalogue import Catalogue
+from loaderproof.suite.experiments.workbench import Workbench
 from loaderproof.suite.fingerprint import Coverage
 from loaderproof.suite.observation import Batch, Epoch, Observation, Scenario
 from loaderproof.suite.sharding import Step, worlds
 from loaderproof.suite.subject import Subject
-from loaderproof.suite.workbench import Workbench
 
 FILE = Path(__file__).parent / "broken_loaders" / "sharding.py"
 SHARDING = Path(conformance.__file__).with_name("test_sharding.py")

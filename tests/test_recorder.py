@@ -8,8 +8,8 @@ import torch
 
 from loaderproof.loaders.contract import Request
 from loaderproof.loaders.sources.probe import probe
-from loaderproof.suite import recorder
-from loaderproof.suite.catalogue import Catalogue
+from loaderproof.suite.experiments import recorder
+from loaderproof.suite.experiments.catalogue import Catalogue
 from loaderproof.suite.fingerprint import channels_first
 from loaderproof.suite.observation import Scenario
 

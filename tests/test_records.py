@@ -14,9 +14,9 @@ from loaderproof.loaders import sources
 from loaderproof.loaders.sources.error import SourceError
 from loaderproof.loaders.sources.object import HALF_A_STEP, ObjectSource, as_image
 from loaderproof.loaders.sources.probe import probe
+from loaderproof.suite.experiments.records import FirstPass, Truth
 from loaderproof.suite.fingerprint import channels_first
 from loaderproof.suite.identities import UNKNOWN
-from loaderproof.suite.records import FirstPass, Truth
 
 FILE = Path(__file__).parent / "loaders_for_tests" / "own_data.py"
 BYTES = np.random.default_rng(1).integers(0, 256, (4, 6, 3), np.uint8)

@@ -15,13 +15,13 @@ import torch
 
 from loaderproof.loaders import Request, Source
 from loaderproof.loaders.function import FunctionAdapter, adapter
-from loaderproof.suite import handling, resumption, states
 from loaderproof.suite.continuation import Continued, Cut, Packed, Run, Saved
+from loaderproof.suite.experiments import handling, resumption, states
+from loaderproof.suite.experiments.workbench import Workbench
 from loaderproof.suite.mistakes import likely
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.options import Settings
 from loaderproof.suite.session import Session
-from loaderproof.suite.workbench import Workbench
 
 SCENARIO = Scenario("probe:7", Request(batch_size=3), epochs=4)
 EPOCHS = [[[0, 1, 2], [3, 4, 5], [6]], [[6, 5, 4], [3, 2, 1], [0]], [[1, 3, 5], [0, 2, 4], [6]]]

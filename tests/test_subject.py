@@ -32,7 +32,7 @@ class Bench:
         """Have the loader act and deliver; tell whether everything came."""
         request = Request(options={"act": act, "note": str(self.note)})
         scenario = Scenario("probe:4", request)
-        return self.subject.run("experiments:coverage", times=seconds / ANSWER_S, scenario=scenario).complete
+        return self.subject.run("watching:coverage", times=seconds / ANSWER_S, scenario=scenario).complete
 
     def works(self) -> bool:
         """Tell whether the loader delivers everything, if need be from a new process."""
@@ -233,7 +233,7 @@ def test_an_answer_that_cannot_be_sent_is_told(unsendable):
     """A result that cannot be pickled is reported as an exception, every time it is asked for."""
     for _ in range(2):
         with pytest.raises(Raised, match="pickle"):
-            unsendable.run("experiments:describe", trial=True)
+            unsendable.run("watching:describe", trial=True)
 
 
 def test_in_place_lets_exceptions_through(tmp_path):
@@ -242,6 +242,6 @@ def test_in_place_lets_exceptions_through(tmp_path):
     scenario = Scenario("probe:4", Request(options={"act": "raise_with_a_cause", "note": str(tmp_path)}))
 
     with pytest.raises(LookupError, match="no sample 3"):
-        subject.run("experiments:coverage", scenario=scenario)
+        subject.run("watching:coverage", scenario=scenario)
 
     subject.close()

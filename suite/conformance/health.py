@@ -16,7 +16,7 @@ PATIENCE = 4
 
 def undisturbed(subject: Judged, scenario: Scenario) -> Observation:
     """Return what epochs look like that nothing disturbs; skip a loader whose epochs are never whole."""
-    seen: Observation = subject.run("experiments:watch", scenario)
+    seen: Observation = subject.run("watching:watch", scenario)
     expect_whole(seen, seen.epochs)
     return seen
 

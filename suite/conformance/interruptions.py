@@ -15,7 +15,7 @@ from loaderproof.suite.judged import Judged, Place
 from loaderproof.suite.mistakes import likely
 from loaderproof.suite.observation import Scenario
 
-WATCH = "experiments:watch"
+WATCH = "watching:watch"
 # Two epochs of which states are taken, and three that come after: the first of them may be the rest of the second.
 EPOCHS = 5
 FEW_EPOCHS = 2
@@ -101,7 +101,7 @@ def _ordered(subject: Judged, scenario: Scenario, run: Run) -> bool:
             epoch == sorted(epoch) for epoch in map(run.epoch, range(len(run.epochs)))
         )
     first, again = (
-        subject.run(f"experiments:{name}", shuffled(subject)).epochs for name in ("watch", "watch_again")
+        subject.run(f"watching:{name}", shuffled(subject)).epochs for name in ("watch", "watch_again")
     )
     return Promise.SEEDED_ORDER in promises and all(
         np.array_equal(one.index, other.index) for one, other in zip(first, again, strict=False)

@@ -13,8 +13,8 @@ from loaderproof.loaders import Promise, Request
 from loaderproof.suite.judged import Judged, Place
 from loaderproof.suite.observation import Epoch, Observation, Scenario
 
-WATCH = "experiments:watch"
-AFTER_BREAK = "experiments:watch_after_break"
+WATCH = "watching:watch"
+AFTER_BREAK = "watching:watch_after_break"
 Check = Callable[[Judged, Observation, Epoch, Place], None]
 
 # 23 is prime: it leaves a rest for every batch size, number of workers and number of ranks.

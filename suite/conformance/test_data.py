@@ -28,13 +28,13 @@ def test_every_sample_of_the_data_once(subject: Judged, split: str) -> None:
     the loader reads with the data, and the counts that it keeps of them.
     """
     scenario = subject.data_scenario(split, shuffle=True, seed=subject.seed)
-    if subject.case.description.tolerance and not subject.run("experiments:carries_ids", scenario):
+    if subject.case.description.tolerance and not subject.run("watching:carries_ids", scenario):
         pytest.skip(
             "its values are not exact, and its batches carry no ids: the small probes are told by values"
         )
-    found = subject.run("experiments:coverage", scenario, times=PATIENCE)
+    found = subject.run("watching:coverage", scenario, times=PATIENCE)
     if not found.complete:
-        different = subject.run("experiments:difference", scenario, times=PATIENCE)
+        different = subject.run("watching:difference", scenario, times=PATIENCE)
         subject.fail(
             Place(scenario),
             expected=f"each of {found.owed.count} samples once",

@@ -13,7 +13,7 @@ from loaderproof.suite.conformance.scenarios import shuffled
 from loaderproof.suite.judged import Judged, Place
 from loaderproof.suite.observation import Epoch, Observation, Scenario
 
-WATCH = "experiments:watch"
+WATCH = "watching:watch"
 # More workers than samples: some have nothing to read, others nothing to wait for.
 SAMPLES, WORKERS = 12, 13
 
@@ -37,7 +37,7 @@ def test_order_does_not_depend_on_time(subject: Judged) -> None:
     `in_order=True`, `imap` instead of `imap_unordered`).
     """
     plain = shuffled(subject)
-    if not _same(subject.run(WATCH, plain), subject.run("experiments:watch_again", plain)):
+    if not _same(subject.run(WATCH, plain), subject.run("watching:watch_again", plain)):
         return  # test_same_seed_gives_the_same_orders reports it
     for scenario in (plain, *_crowded(subject)):
         seen, slow = (subject.run("randomness:watch", scenario, jitter=jitter) for jitter in (False, True))
@@ -69,7 +69,7 @@ def test_set_epoch_gives_the_order_of_that_epoch(subject: Judged) -> None:
     """
     scenario = shuffled(subject)
     whole = subject.run(WATCH, scenario)
-    if not _same(whole, subject.run("experiments:watch_again", scenario)):
+    if not _same(whole, subject.run("watching:watch_again", scenario)):
         return  # test_same_seed_gives_the_same_orders reports it
     for told, left, where in (
         ((2,), False, "a fresh loader"),
@@ -108,7 +108,7 @@ def test_same_seed_gives_the_same_orders_in_another_process(subject: Judged) -> 
         pytest.skip("one more process is started for each loader, in the first of its cases")
     scenario = shuffled(subject)
     here = subject.run(WATCH, scenario)
-    if not _same(here, subject.run("experiments:watch_again", scenario)) or _as_recorded(subject):
+    if not _same(here, subject.run("watching:watch_again", scenario)) or _as_recorded(subject):
         return  # test_same_seed_gives_the_same_orders reports it, or it is known
     there = subject.ask(WATCH, Place(scenario), afresh=True, scenario=scenario)
     for one, other in zip(here.epochs, there.epochs, strict=False):

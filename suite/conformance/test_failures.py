@@ -80,7 +80,7 @@ def _expect_read(subject: Judged, policy: OnError) -> None:
     """Skip a loader that declares another policy, or that never reads the sample."""
     if subject.case.description.on_error is not policy:
         pytest.skip(f"it declares on_error={subject.case.description.on_error.value!r}")
-    read = subject.run("experiments:watch", plain(subject)).epochs[0].index
+    read = subject.run("watching:watch", plain(subject)).epochs[0].index
     if POISONED not in read and np.all(read >= 0):
         pytest.skip(f"sample #{POISONED} is not read at all, as test_every_sample_once reports")
 

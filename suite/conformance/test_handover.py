@@ -21,7 +21,7 @@ def test_batches_are_finished_when_handed_out(subject: Judged) -> None:
     fill a slot again only when the batch after it has been asked for, or hand out fresh memory.
     """
     scenario = subject.scenario(COLOUR, epochs=1, batch_size=6)
-    subject.run("experiments:watch", scenario)  # where nothing can be watched, nothing is judged here
+    subject.run("watching:watch", scenario)  # where nothing can be watched, nothing is judged here
     changed = subject.run("handover:unfinished", scenario)
     if changed:
         subject.fail(

@@ -91,7 +91,7 @@ def test_passes_do_not_disturb_each_other(subject: Judged) -> None:
     """
     scenario = plain(subject)
     seen = undisturbed(subject, scenario)
-    expect_whole(seen, subject.run("experiments:watch_after_break", scenario, taken=2).epochs)
+    expect_whole(seen, subject.run("watching:watch_after_break", scenario, taken=2).epochs)
     passes: list[Pass] = subject.run("life:overlapping", scenario)
     for number, one in enumerate(passes):
         if one.epoch is not None and content(one.epoch) != content(seen.epochs[0]):
@@ -150,9 +150,9 @@ def _keeps_its_order(subject: Judged, scenario: Scenario) -> bool:
         return False
     first, again = (
         subject.run(experiment, scenario).epochs[0].index
-        for experiment in ("experiments:watch", "experiments:watch_again")
+        for experiment in ("watching:watch", "watching:watch_again")
     )
-    return np.array_equal(first, again) and not subject.run("experiments:random_states", scenario)
+    return np.array_equal(first, again) and not subject.run("watching:random_states", scenario)
 
 
 def test_reading_ahead_is_bounded(subject: Judged) -> None:

@@ -169,7 +169,7 @@ def test_same_seed_gives_the_same_orders(
     the order in which they were asked for.
     """
     del seen
-    again = subject.run("experiments:watch_again", place.scenario).epochs
+    again = subject.run("watching:watch_again", place.scenario).epochs
     other = next((one for one in again if one.number == epoch.number), epoch)
     if _bag(epoch) == _bag(other) and not np.array_equal(epoch.index, other.index):
         subject.fail(

@@ -54,8 +54,8 @@ def test_batches_are_writable_and_owned(subject: Judged) -> None:
     Remedy: copy (`torch.from_numpy(array.copy())`, `tensor.clone()`), or collate into new memory.
     """
     scenario = plain(subject)
-    written = subject.run("experiments:watch_after_writing", scenario)
-    before = subject.run("experiments:watch", scenario).epochs[-1]
+    written = subject.run("watching:watch_after_writing", scenario)
+    before = subject.run("watching:watch", scenario).epochs[-1]
     after = written.seen.epochs[0]
     got = [written.complaint] if written.complaint else []
     got += [f"writing into batch {one} changed batch {other}" for one, other in written.shared[:1]]
@@ -84,7 +84,7 @@ def test_source_stays_unchanged(subject: Judged) -> None:
     Remedy: copy before changing, or write `x = x + 1` in place of `x += 1`.
     """
     scenario = replace(plain(subject), epochs=3)
-    changed = subject.run("experiments:source_changes", scenario)
+    changed = subject.run("watching:source_changes", scenario)
     if changed:
         subject.fail(
             Place(scenario),
@@ -108,7 +108,7 @@ def test_global_random_state_is_untouched(subject: Judged) -> None:
     `generator=torch.Generator().manual_seed(request.seed)`.
     """
     scenario = shuffled(subject)
-    moved = subject.run("experiments:random_states", scenario)
+    moved = subject.run("watching:random_states", scenario)
     if moved:
         subject.fail(
             Place(scenario),

@@ -71,7 +71,7 @@ def _expect_each_once(subject: Judged, seen: Drawn, place: Place, ids: np.ndarra
     if np.all(times == 1):
         return
     plain = replace(seen.scenario, request=replace(seen.scenario.request, augment=False))
-    whole = subject.run("experiments:watch", plain)
+    whole = subject.run("watching:watch", plain)
     # What is not complete without augmentation either, other tests report.
     if all(np.array_equal(np.sort(epoch.index), np.arange(whole.count)) for epoch in whole.epochs):
         missing, repeated = np.flatnonzero(times == 0), np.flatnonzero(times > 1)

@@ -66,9 +66,11 @@ def judge(seed: int, options: list[str]) -> tuple[int, list[str], str]:
         if done.returncode not in {0, 1}:
             sys.exit(done.stdout + done.stderr)
         cases = list(ET.parse(junit).iter("testcase"))  # noqa: S314 - our own file
-    failed = [case.attrib["name"] for case in cases if case.find("failure") is not None]
-    failed += [case.attrib["name"] for case in cases if case.find("error") is not None]
-    return sum(len(case) == 0 for case in cases), failed, done.stdout
+    ends = [{part.tag for part in case} & {"failure", "error", "skipped"} for case in cases]
+    failed = [case.attrib["name"] for case, end in zip(cases, ends, strict=True) if end & {"failure", "error"}]
+    if ends.count(set()) == 0:
+        sys.exit(done.stdout + "nothing was judged")
+    return ends.count(set()), failed, done.stdout
 
 
 @contextmanager

@@ -16,12 +16,12 @@ import torch
 
 from loaderproof.loaders import Request
 from loaderproof.model.accelerator import accelerator
-from loaderproof.suite import recorder
 from loaderproof.suite.blocks import ceiling_first
+from loaderproof.suite.experiments import recorder
+from loaderproof.suite.experiments.rounds import Ceiling
+from loaderproof.suite.experiments.workbench import Workbench
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.rounds import Ceiling
 from loaderproof.suite.statistics import paired_ratio
-from loaderproof.suite.workbench import Workbench
 
 
 def main() -> None:

@@ -291,9 +291,15 @@ class Forked(Honest):
     def start(self, batches: list[list[int]]) -> tuple[Any, Connection, Connection]:
         """Start a worker for some batches."""
         ours, theirs = multiprocessing.Pipe(duplex=False)
-        process = FORK.Process(target=self.work, args=(batches, theirs), daemon=True)
+        process = FORK.Process(target=self.serve, args=(batches, ours, theirs), daemon=True)
         process.start()
         return process, ours, theirs
+
+    def serve(self, batches: list[list[int]], ours: Connection, theirs: Connection) -> None:
+        """Send some batches, for as long as there is anybody who takes them."""
+        ours.close()  # else this process could take what it sends, and would not notice that its parent died
+        with contextlib.suppress(BrokenPipeError):
+            self.work(batches, theirs)
 
     def work(self, batches: list[list[int]], connection: Connection) -> None:
         """Send some batches."""

@@ -19,12 +19,13 @@ import numpy as np
 import psutil
 
 from loaderproof.loaders.contract import Source
-from loaderproof.suite import leftovers, recorder
+from loaderproof.suite import leftovers
 from loaderproof.suite.answers import Killed, Pass
-from loaderproof.suite.busy import busy
+from loaderproof.suite.experiments import recorder
+from loaderproof.suite.experiments.busy import busy
+from loaderproof.suite.experiments.poisoning import told
+from loaderproof.suite.experiments.workbench import Workbench, ending, start_epoch
 from loaderproof.suite.observation import Epoch, Scenario
-from loaderproof.suite.poisoning import told
-from loaderproof.suite.workbench import Workbench, ending, start_epoch
 
 # Long enough for every worker to have loaded what it may load ahead, and to be idle.
 _IDLE_S = 0.2

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from loaderproof.loaders.contract import Loader
-from loaderproof.suite import recorder, resumption, runs, states
-from loaderproof.suite.catalogue import Catalogue
 from loaderproof.suite.continuation import Continued, Cut
+from loaderproof.suite.experiments import recorder, resumption, runs, states
+from loaderproof.suite.experiments.catalogue import Catalogue
+from loaderproof.suite.experiments.workbench import Workbench, close, start_epoch
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.workbench import Workbench, close, start_epoch
 
 _TURNS = 2
 

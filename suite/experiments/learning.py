@@ -10,8 +10,8 @@ import torch
 from loaderproof.loaders.contract import Loader
 from loaderproof.model.accelerator import accelerator
 from loaderproof.model.training import Batches, Trainer
+from loaderproof.suite.experiments.workbench import Workbench, ending, start_epoch
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.workbench import Workbench, ending, start_epoch
 
 
 def accuracy(bench: Workbench, scenario: Scenario, testing: Scenario) -> float:

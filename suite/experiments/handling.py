@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from loaderproof.loaders.contract import Source
-from loaderproof.suite import leftovers, states
+from loaderproof.suite import leftovers
 from loaderproof.suite.continuation import Continued, Cut, Handled, Places, Saved
+from loaderproof.suite.experiments import states
+from loaderproof.suite.experiments.resumption import failed, resumed_after
+from loaderproof.suite.experiments.runs import limited, places_of, rest_of
+from loaderproof.suite.experiments.workbench import Workbench, close, start_epoch
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.resumption import failed, resumed_after
-from loaderproof.suite.runs import limited, places_of, rest_of
-from loaderproof.suite.workbench import Workbench, close, start_epoch
 
 _POLL_S = 0.03
 _CALM_S = 0.1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from loaderproof.loaders import sources
+from loaderproof.suite.experiments.records import FirstPass
+from loaderproof.suite.experiments.workbench import Workbench
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.own_data import Facts
-from loaderproof.suite.records import FirstPass
-from loaderproof.suite.workbench import Workbench
 
 
 class NothingCame(RuntimeError):

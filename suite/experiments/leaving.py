@@ -1,6 +1,6 @@
 """A script as its user writes it: uses a loader, and ends in one of several ways.
 
-Started by `interpreter.py` as `python -m loaderproof.suite.leaving`; what to do comes on its
+Started by `interpreter.py` as `python -m loaderproof.suite.experiments.leaving`; what to do comes on its
 standard input.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loaderproof.suite.workbench import Workbench, close, ending, start_epoch
+from loaderproof.suite.experiments.workbench import Workbench, close, ending, start_epoch
 
 FOREVER_S = 3600
 INCOMPLETE = 4

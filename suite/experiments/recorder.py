@@ -12,11 +12,11 @@ import torch
 import xxhash
 
 from loaderproof.loaders.contract import Loader
-from loaderproof.suite.catalogue import Catalogue
+from loaderproof.suite.experiments.catalogue import Catalogue
+from loaderproof.suite.experiments.records import FirstPass, Seen, Truth
 from loaderproof.suite.fingerprint import Coverage, Fingerprint, mix, mixed
 from loaderproof.suite.identities import Found
 from loaderproof.suite.observation import Batch, Epoch, Scenario
-from loaderproof.suite.records import FirstPass, Seen, Truth
 
 # Batches whose hashes are finished together: small enough to need no memory, large enough that
 # NumPy's cost for each call no longer counts.

@@ -14,9 +14,9 @@ from loaderproof.loaders.contract import Loader, Request, Source
 from loaderproof.model.accelerator import Accelerator, accelerator
 from loaderproof.model.training import Batches, Trainer, run_pass
 from loaderproof.suite.answers import Setup
+from loaderproof.suite.experiments.workbench import Workbench, close, ending, start_epoch
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.timeline import Timing, timing
-from loaderproof.suite.workbench import Workbench, close, ending, start_epoch
 
 # Distinct batches of the ceiling; more would only measure how much memory there is.
 _CEILING_BATCHES = 16

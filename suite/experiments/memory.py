@@ -12,11 +12,12 @@ from pathlib import Path
 
 import torch
 
-from loaderproof.suite import family, recorder
+from loaderproof.suite import family
 from loaderproof.suite.answers import Memory
+from loaderproof.suite.experiments import recorder
+from loaderproof.suite.experiments.runs import limited
+from loaderproof.suite.experiments.workbench import Workbench, start_epoch
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.runs import limited
-from loaderproof.suite.workbench import Workbench, start_epoch
 
 _KIB = 1024
 # Pools are filled and caches made in the first epochs.

@@ -26,12 +26,13 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from loaderproof.suite import family, ranks
+from loaderproof.suite import family
+from loaderproof.suite.experiments import ranks
+from loaderproof.suite.experiments.workbench import Workbench
 from loaderproof.suite.fingerprint import Coverage
 from loaderproof.suite.identities import Difference
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.sharding import Sharded, Step, Trouble, group_size
-from loaderproof.suite.workbench import Workbench
 
 _POLL_S = 0.02
 # To end after SIGTERM; a rank has nothing to save.

@@ -12,9 +12,9 @@ from loaderproof.loaders.contract import Source
 from loaderproof.model.accelerator import Accelerator, accelerator
 from loaderproof.model.training import Batches, Trainer
 from loaderproof.suite.answers import Run
+from loaderproof.suite.experiments.rounds import Ceiling
+from loaderproof.suite.experiments.workbench import Workbench, close, start_epoch
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.rounds import Ceiling
-from loaderproof.suite.workbench import Workbench, close, start_epoch
 
 
 def run(bench: Workbench, training: Scenario, testing: Scenario, device: str) -> Run:

@@ -11,13 +11,13 @@ import numpy as np
 import xxhash
 
 from loaderproof.loaders.contract import Loader, Source
-from loaderproof.suite import recorder
-from loaderproof.suite.catalogue import Catalogue
 from loaderproof.suite.draws import PIXELS, Drawn, Pass, Untouched
+from loaderproof.suite.experiments import recorder
+from loaderproof.suite.experiments.catalogue import Catalogue
+from loaderproof.suite.experiments.jitter import Jittery
+from loaderproof.suite.experiments.workbench import Workbench, close, start_epoch
 from loaderproof.suite.fingerprint import channels_first, quantised
-from loaderproof.suite.jitter import Jittery
 from loaderproof.suite.observation import Epoch, Observation, Scenario
-from loaderproof.suite.workbench import Workbench, close, start_epoch
 
 _ID = "id"
 _PROJECTIONS = 2

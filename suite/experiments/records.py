@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from loaderproof.loaders.contract import Source
-from loaderproof.suite.catalogue import SAME, as_unit, rescaled
+from loaderproof.suite.experiments.catalogue import SAME, as_unit, rescaled
+from loaderproof.suite.experiments.sketch import SKETCHED, Sketch, nearest
 from loaderproof.suite.fingerprint import Fingerprint, channels_first, quantised
 from loaderproof.suite.identities import UNKNOWN, Found, Identities
-from loaderproof.suite.sketch import SKETCHED, Sketch, nearest
 
 # Two passes over the same sample may differ in the last bits, where sums depend on the number of
 # threads: in units of the range of all values.

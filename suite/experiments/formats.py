@@ -9,10 +9,10 @@ from pathlib import Path
 
 from loaderproof.loaders.contract import Source
 from loaderproof.suite.answers import Among
-from loaderproof.suite.experiments import length
+from loaderproof.suite.experiments.recorder import Recorder
+from loaderproof.suite.experiments.watching import length
+from loaderproof.suite.experiments.workbench import Workbench, close, start_epoch
 from loaderproof.suite.observation import Observation, Scenario
-from loaderproof.suite.recorder import Recorder
-from loaderproof.suite.workbench import Workbench, close, start_epoch
 
 STRAY_FOLDER = ".ckpt"
 MOST_COPIED = 1 << 20  # bytes

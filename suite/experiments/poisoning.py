@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from loaderproof.loaders.contract import Loader, Source
-from loaderproof.suite import leftovers, recorder
+from loaderproof.suite import leftovers
 from loaderproof.suite.answers import Outcome, Skipped
+from loaderproof.suite.experiments import recorder
+from loaderproof.suite.experiments.workbench import Workbench, close, ending
 from loaderproof.suite.observation import Observation, Scenario
-from loaderproof.suite.workbench import Workbench, close, ending
 
 
 class Poisoned(Source):

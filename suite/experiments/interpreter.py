@@ -18,8 +18,8 @@ import psutil
 
 from loaderproof.suite import family, leftovers
 from loaderproof.suite.answers import Ended
+from loaderproof.suite.experiments.workbench import Workbench
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.workbench import Workbench
 
 MARK = "LOADERPROOF_INTERPRETER"
 _GRACE_S = 3.0
@@ -140,7 +140,7 @@ def started(
         (folder / "asked").write_bytes(pickle.dumps((spec, scenario, limit_s, str(folder / "ready"))))
         with (folder / "asked").open("rb") as asked, (folder / "output").open("wb") as output:
             popen = subprocess.Popen(
-                [*before, sys.executable, "-P", "-m", "loaderproof.suite.leaving", act],
+                [*before, sys.executable, "-P", "-m", "loaderproof.suite.experiments.leaving", act],
                 stdin=asked,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -20,13 +20,13 @@ from loaderproof.loaders.contract import Description, Source
 from loaderproof.loaders.function import untried
 from loaderproof.model.accelerator import accelerator
 from loaderproof.model.cnn import ConvNet
-from loaderproof.suite import recorder
 from loaderproof.suite.answers import Covered, Written
-from loaderproof.suite.catalogue import Catalogue
+from loaderproof.suite.experiments import recorder
+from loaderproof.suite.experiments.catalogue import Catalogue
+from loaderproof.suite.experiments.records import FirstPass, Truth
+from loaderproof.suite.experiments.workbench import Workbench, close, start_epoch
 from loaderproof.suite.identities import Difference
 from loaderproof.suite.observation import Observation, Scenario
-from loaderproof.suite.records import FirstPass, Truth
-from loaderproof.suite.workbench import Workbench, close, start_epoch
 
 # What is imported by now lives as long as the process: no collection needs to look at it again,
 # which would cost a tenth of a second each time.

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from loaderproof.suite import recorder, states
-from loaderproof.suite.catalogue import Catalogue
 from loaderproof.suite.continuation import Cut, Draws, Places, Run, Saved
+from loaderproof.suite.experiments import recorder, states
+from loaderproof.suite.experiments.catalogue import Catalogue
+from loaderproof.suite.experiments.workbench import Workbench, start_epoch
 from loaderproof.suite.identities import Found
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.workbench import Workbench, start_epoch
 
 # Of the first epochs of a run the states are taken; the later ones show how it goes on.
 CUT_EPOCHS = 2

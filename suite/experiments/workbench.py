@@ -22,11 +22,11 @@ from loaderproof.loaders.contract import Adapter, Loader, Request, Source
 from loaderproof.loaders.function import untried
 from loaderproof.loaders.sources.portion import first
 from loaderproof.loaders.store import cache_root, make_once
-from loaderproof.suite import recorder
-from loaderproof.suite.catalogue import Catalogue
+from loaderproof.suite.experiments import recorder
+from loaderproof.suite.experiments.catalogue import Catalogue
+from loaderproof.suite.experiments.records import FirstPass, Truth, Unread
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.own_data import RECORDED, plainest
-from loaderproof.suite.records import FirstPass, Truth, Unread
 
 _RECORD = "prepared.json"
 # Of the second look at data without a truth.

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from loaderproof.suite import experiments, recorder
+from loaderproof.suite.experiments import recorder, watching
+from loaderproof.suite.experiments.workbench import Workbench, start_epoch
 from loaderproof.suite.fingerprint import Coverage, Fingerprint
 from loaderproof.suite.sharding import Step
-from loaderproof.suite.workbench import Workbench, start_epoch
 
 
 def attempt(kind: str, bench: Workbench, step: Step, rank: int, *, deadly: bool) -> Any:
@@ -38,8 +38,8 @@ def attempt(kind: str, bench: Workbench, step: Step, rank: int, *, deadly: bool)
 
 def _watch(bench: Workbench, step: Step, rank: int) -> Any:
     if step.leaves == rank:
-        return experiments.watch_after_break(bench, step.of(rank), taken=1)
-    return experiments.watch(bench, step.of(rank))
+        return watching.watch_after_break(bench, step.of(rank), taken=1)
+    return watching.watch(bench, step.of(rank))
 
 
 def _cover(bench: Workbench, step: Step, rank: int) -> Coverage:

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from loaderproof.suite import states
 from loaderproof.suite.continuation import Continued, Cut, Draws, Interrupted, Places, Saved
+from loaderproof.suite.experiments import states
+from loaderproof.suite.experiments.runs import CUT_EPOCHS, is_dear, limit, places_of, rest_of, watch_run
+from loaderproof.suite.experiments.workbench import Workbench, start_epoch
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.runs import CUT_EPOCHS, is_dear, limit, places_of, rest_of, watch_run
-from loaderproof.suite.workbench import Workbench, start_epoch
 
 # Epochs to watch after that of a state.
 _FURTHER = 2

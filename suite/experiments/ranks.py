@@ -26,10 +26,10 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.elastic.multiprocessing import api as _preloaded  # noqa: F401 - the ranks need it
 from torch.distributed.rendezvous import rendezvous
 
-from loaderproof.suite.attempts import attempt
+from loaderproof.suite.experiments.attempts import attempt
+from loaderproof.suite.experiments.workbench import Workbench
 from loaderproof.suite.fingerprint import Coverage
 from loaderproof.suite.sharding import RANK, WORLD, Step, Whole
-from loaderproof.suite.workbench import Workbench
 
 # How long the rank before is waited for, in case it waits in turn for all to begin.
 _TURN_S = 0.5

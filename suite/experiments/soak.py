@@ -16,12 +16,12 @@ from typing import Any
 import psutil
 
 from loaderproof.loaders.contract import Loader
-from loaderproof.suite import interpreter
 from loaderproof.suite.answers import Ended, Held, Inherited, Pass, Restarted
-from loaderproof.suite.life import passed, recorder_of
-from loaderproof.suite.memory import anonymous_bytes
+from loaderproof.suite.experiments import interpreter
+from loaderproof.suite.experiments.life import passed, recorder_of
+from loaderproof.suite.experiments.memory import anonymous_bytes
+from loaderproof.suite.experiments.workbench import Workbench, close, ending, start_epoch
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.workbench import Workbench, close, ending, start_epoch
 
 # A new /dev/shm that is full after one page, in a namespace that is gone with its last process.
 _NARROW = (

@@ -7,9 +7,9 @@ import time
 
 import torch
 
+from loaderproof.suite.experiments.recorder import as_array, pairs
+from loaderproof.suite.experiments.workbench import Workbench, start_epoch
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.recorder import as_array, pairs
-from loaderproof.suite.workbench import Workbench, start_epoch
 
 # Long for a copy of a small batch, and for a thread that waits for its turn.
 PAUSE_S = 0.03
