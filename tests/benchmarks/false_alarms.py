@@ -67,7 +67,9 @@ def judge(seed: int, options: list[str]) -> tuple[int, list[str], str]:
             sys.exit(done.stdout + done.stderr)
         cases = list(ET.parse(junit).iter("testcase"))  # noqa: S314 - our own file
     ends = [{part.tag for part in case} & {"failure", "error", "skipped"} for case in cases]
-    failed = [case.attrib["name"] for case, end in zip(cases, ends, strict=True) if end & {"failure", "error"}]
+    failed = [
+        case.attrib["name"] for case, end in zip(cases, ends, strict=True) if end & {"failure", "error"}
+    ]
     if ends.count(set()) == 0:
         sys.exit(done.stdout + "nothing was judged")
     return ends.count(set()), failed, done.stdout
