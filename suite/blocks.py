@@ -16,6 +16,25 @@ def ceiling_first(blocks: int, seed: int) -> list[bool]:
     return order
 
 
+def orders(arms: int, blocks: int, seed: int) -> list[list[int]]:
+    """Return for each block in which order to measure so many arms.
+
+    Within as many blocks as there are arms, each arm is once in each place (the rows of a Latin
+    square, drawn at random), so that none of them always comes first, or after the same pause.
+
+    Args:
+        arms: how many are compared, numbered from 0.
+        blocks: how many orders.
+        seed: decides them.
+    """
+    draw = random.Random(seed)  # noqa: S311 - nobody has to be kept from guessing it
+    made: list[list[int]] = []
+    while len(made) < blocks:
+        first, turns = draw.sample(range(arms), arms), draw.sample(range(arms), arms)
+        made += [first[turn:] + first[:turn] for turn in turns]
+    return made[:blocks]
+
+
 class Blocks(Generic[Measured]):
     """Runs the ceiling beside each round of another's stopwatch.
 

@@ -17,11 +17,16 @@ SESSION = pytest.StashKey[Session]()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the search out unless it is asked for, and everything else if one request is."""
+    """Leave out what has to be asked for and is not, and everything else if one request is tried."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
     settings = options.read(config)
-    searches = collection_path.name == "test_search.py"
-    wanted = searches == bool(settings.request) if not (searches and settings.search) else True
-    return True if collection_path.suffix == ".py" and not wanted else None
+    name = collection_path.stem.removeprefix("test_")
+    if settings.request:
+        return None if name == "search" else True
+    asked = {"search": bool(settings.search), "tune": settings.tune}
+    asked |= {kind: kind in settings.profiles for kind in options.PROFILES}
+    return None if asked.get(name, True) else True
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -119,6 +120,21 @@ class Judged:
     def note(self, kind: str, figures: dict[str, Any]) -> None:
         """Keep figures for the table at the end."""
         self.properties.append((f"loader_{kind}", figures))
+
+    def tell(self, section: str, text: str) -> None:
+        """Have something printed at the end of the run.
+
+        Args:
+            section: its heading, which it shares with what other tests tell there.
+            text: lines.
+        """
+        self.properties.append(("loader_told", (section, f"{self.case.label}\n{text}")))
+
+    def report_folder(self) -> Path:
+        """Return the folder for this loader's files that a person opens, made now if there is none."""
+        folder = self.session.settings.report / re.sub(r"[^\w.+-]", "_", self.case.label)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def progress(self, text: str) -> None:
         """Show how far a long test is."""

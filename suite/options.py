@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,9 +24,12 @@ _DEFAULTS = {
     "--loader-seed": "1",
     "--loader-isolation": "process",
     "--loader-timeout": "60",
+    "--loader-profile": "",
+    "--loader-report": "loaderproof-report",
 }
 _EXAMPLES = "100"
-_FLAGS = ("--loader-soak",)
+PROFILES = ("stages", "stacks", "trace", "memory")
+_FLAGS = ("--loader-soak", "--loader-tune")
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,9 @@ class Settings:
         soak: whether the long tests of life and death run, too.
         search: how many requests a search for the smallest failing one tries; None for no search.
         request: the one request that is tried in place of everything else, or None.
+        profiles: which kinds of profiles are taken, each in a run of its own.
+        tune: whether the settings of each loader are swept.
+        report: folder for files that a person opens.
     """
 
     loaders: tuple[str, ...]
@@ -57,6 +64,9 @@ class Settings:
     soak: bool = False
     search: int | None = None
     request: Trial | None = None
+    profiles: tuple[str, ...] = ()
+    tune: bool = False
+    report: Path = Path(_DEFAULTS["--loader-report"])
 
 
 def add(parser: pytest.Parser) -> None:
@@ -123,6 +133,25 @@ def add(parser: pytest.Parser) -> None:
         help="try nothing but one request, as a search prints it: 'samples=3 batch_size=2 shuffle=True'",
     )
     group.addoption(
+        "--loader-profile",
+        metavar="KINDS",
+        default=_DEFAULTS["--loader-profile"],
+        help="find out where the time goes, each kind in a run of its own: stages (what costs how much, and what to"
+        " change), stacks (py-spy), trace (torch.profiler), memory (memray); several with commas between them",
+    )
+    group.addoption(
+        "--loader-tune",
+        action="store_true",
+        default=False,
+        help="measure the settings of each loader against each other, and print the best one",
+    )
+    group.addoption(
+        "--loader-report",
+        metavar="DIR",
+        default=_DEFAULTS["--loader-report"],
+        help="folder for flame graphs, traces and other files (default: %(default)s)",
+    )
+    group.addoption(
         "--loader-isolation",
         choices=("process", "none"),
         default=_DEFAULTS["--loader-isolation"],
@@ -156,6 +185,9 @@ def read(config: pytest.Config) -> Settings:
         soak=config.getoption("--loader-soak"),
         search=_search(config.getoption("--loader-search")),
         request=_request(config.getoption("--loader-request")),
+        profiles=_profiles(config.getoption("--loader-profile")),
+        tune=config.getoption("--loader-tune"),
+        report=config.invocation_params.dir / config.getoption("--loader-report"),
     )
 
 
@@ -181,6 +213,15 @@ def _count(option: str, text: str) -> int:
         msg = f"{option} {text!r}: give a whole number above 0, or all"
         raise pytest.UsageError(msg)
     return int(text)
+
+
+def _profiles(text: str) -> tuple[str, ...]:
+    kinds = [kind.strip() for kind in text.split(",") if kind.strip()]
+    unknown = [kind for kind in kinds if kind not in PROFILES]
+    if unknown:
+        msg = f"--loader-profile {text!r}: {unknown[0]!r} is none of {', '.join(PROFILES)}"
+        raise pytest.UsageError(msg)
+    return tuple(kind for kind in PROFILES if kind in kinds)
 
 
 def _search(text: str | None) -> int | None:

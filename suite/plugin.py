@@ -17,6 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers, and refuse options that make no sense."""
     options.read(config)
     config.addinivalue_line("markers", "promises(*promises): skip loaders that do not make these promises")
+    config.addinivalue_line("markers", "diagnosis: find out where time goes, after everything that is timed")
     config.addinivalue_line("markers", "article: judge the rows of the article instead of each loader")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -69,6 +69,9 @@ class Reporter:
             if text:
                 terminalreporter.section(title)
                 terminalreporter.write_line(text)
+        for title, texts in _told(self._reports).items():
+            terminalreporter.section(title)
+            terminalreporter.write_line("\n\n".join(texts))
 
     def _say(self, text: str) -> None:
         if self._terminal and self._config.get_verbosity() >= 0:
@@ -81,3 +84,14 @@ class Reporter:
             capture: Any = self._config.pluginmanager.get_plugin("capturemanager")
             with capture.global_and_fixture_disabled():
                 self._terminal.rewrite(f"{self._heading}, {text}", erase=True)
+
+
+def _told(reports: list[pytest.TestReport]) -> dict[str, list[str]]:
+    """Return what tests told, by section."""
+    sections: dict[str, list[str]] = {}
+    for report in reports:
+        for name, told in report.user_properties if report.when == "call" else ():
+            if name == "loader_told":
+                section, text = cast("tuple[str, str]", told)
+                sections.setdefault(section, []).append(text)
+    return sections

@@ -218,7 +218,7 @@ _STEPS = {
 def _step(stacks: str) -> str:
     """Say in which step a loader stood, as far as its stacks tell."""
     for (file, function), step in _STEPS.items():
-        if re.search(rf'suite/{re.escape(file)}", line \d+ in {function}$', stacks, re.MULTILINE):
+        if re.search(rf'suite/experiments/{re.escape(file)}", line \d+ in {function}$', stacks, re.MULTILINE):
             return f" It did not return when {step}."
     return ""
 

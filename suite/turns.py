@@ -1,4 +1,4 @@
-"""In which order loaders are judged: one after the other, conformance first, the article last."""
+"""In which order loaders are judged: one after the other, conformance first, then speed; the article last."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from loaderproof.suite.session import Case
 
 
-CONFORMANCE = "conformance"
+CONFORMANCE, SPEED, DIAGNOSIS, ARTICLE = "conformance", "speed", "diagnosis", "the article's experiment"
+# A profile never runs before what is timed: what it starts may stay.
+_ORDER = (CONFORMANCE, SPEED, DIAGNOSIS)
 
 
 def case_of(item: pytest.Item) -> Case | None:
@@ -23,9 +25,10 @@ def case_of(item: pytest.Item) -> Case | None:
 
 def phase_of(item: pytest.Item) -> str:
     """Return the part of the suite that an item belongs to."""
-    if item.get_closest_marker("article"):
-        return "the article's experiment"
-    return "speed" if _is_timed(item) else CONFORMANCE
+    for marker, phase in (("article", ARTICLE), ("diagnosis", DIAGNOSIS)):
+        if item.get_closest_marker(marker):
+            return phase
+    return SPEED if "benchmark" in getattr(item, "fixturenames", ()) else CONFORMANCE
 
 
 def without_case(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -39,13 +42,11 @@ def take(items: list[pytest.Item]) -> list[str]:
     labels = {case.label: None for case in (case_of(items[place]) for place in places) if case}
     rank = {label: number for number, label in enumerate(labels)}
 
-    def turn(item: pytest.Item) -> tuple[bool, int, bool]:
-        case = case_of(item)
-        return (
-            item.get_closest_marker("article") is not None,
-            rank[case.label] if case else 0,
-            _is_timed(item),
-        )
+    def turn(item: pytest.Item) -> tuple[bool, int, int]:
+        case, phase = case_of(item), phase_of(item)
+        if phase == ARTICLE:
+            return True, rank[case.label] if case else 0, 0
+        return False, rank[case.label] if case else 0, _ORDER.index(phase)
 
     for place, item in zip(places, sorted((items[place] for place in places), key=turn), strict=True):
         items[place] = item
@@ -54,7 +55,3 @@ def take(items: list[pytest.Item]) -> list[str]:
 
 def _is_ours(item: pytest.Item) -> bool:
     return {"case", "subject"} <= set(getattr(item, "fixturenames", ()))
-
-
-def _is_timed(item: pytest.Item) -> bool:
-    return "benchmark" in getattr(item, "fixturenames", ())

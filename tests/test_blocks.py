@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from loaderproof.suite.blocks import Blocks, ceiling_first
+from loaderproof.suite.blocks import Blocks, ceiling_first, orders
 
 
 def measured(blocks: int, seed: int) -> tuple[Blocks, list[str], list[str]]:
@@ -71,3 +71,19 @@ def test_order_is_random_by_seed():
     # Six orders of two among four, 1,000 each: standard deviation 29.
     assert 6 == len(drawn)
     assert all(850 < times < 1_150 for times in drawn.values())
+
+
+@pytest.mark.parametrize("arms", [1, 2, 3, 5])
+def test_each_arm_is_once_in_each_place(arms):
+    """Within as many blocks as there are arms, each arm is measured once in each place of a block."""
+    made = orders(arms, 2 * arms, seed=4)
+
+    assert all(sorted(column) == list(range(arms)) for column in zip(*made[:arms], strict=True))
+    assert all(sorted(column) == list(range(arms)) for column in zip(*made[arms:], strict=True))
+
+
+def test_order_of_arms_is_drawn():
+    """Another seed gives other orders, the same seed the same; neighbours are not always the same."""
+    assert orders(4, 8, seed=1) == orders(4, 8, seed=1)
+    assert 1 < len({str(orders(4, 8, seed)) for seed in range(9)})
+    assert 1 < len({tuple(order) for order in orders(3, 12, seed=0) if order[0] == 0})
