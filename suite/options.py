@@ -187,7 +187,7 @@ def read(config: pytest.Config) -> Settings:
         request=_request(config.getoption("--loader-request")),
         profiles=_profiles(config.getoption("--loader-profile")),
         tune=config.getoption("--loader-tune"),
-        report=config.invocation_params.dir / config.getoption("--loader-report"),
+        report=Path(config.getoption("--loader-report")),
     )
 
 

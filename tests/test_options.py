@@ -2,6 +2,7 @@
 
 import math
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,9 +33,11 @@ def test_every_option_is_read(config):
     words = "--loader a --loader b.py:c --loader-data probe --loader-workers=4,0,4 --loader-device cpu"
     words += (
         " --loader-isolation none --loader-timeout 1.5 --loader-samples all --loader-seed 5 --loader-soak"
+        " --loader-profile trace,stages --loader-tune --loader-report there"
     )
 
-    assert Settings(("a", "b.py:c"), "probe", (4, 0), "cpu", "none", 1.5, None, 5, soak=True) == options.read(
+    more = {"soak": True, "profiles": ("stages", "trace"), "tune": True, "report": Path("there")}
+    assert Settings(("a", "b.py:c"), "probe", (4, 0), "cpu", "none", 1.5, None, 5, **more) == options.read(
         config(*words.split())
     )
 
@@ -50,6 +53,7 @@ def test_a_timeout_may_be_endless(config):
         ("--loader-workers", ["", "two", "-1", "0,,2", "1.5"], "give whole numbers"),
         ("--loader-timeout", ["", "0", "-1", "soon", "nan"], "give a number above 0"),
         ("--loader-seed", ["", "-1", "x", "2147483648"], "give a whole number below 2147483648"),
+        ("--loader-profile", ["stage", "stages,all"], "'[a-z]+' is none of stages, stacks, trace, memory"),
         ("--loader-samples", ["", "0", "-64", "0.5", "inf", "some"], "give a whole number above 0, or all"),
     ],
 )
