@@ -193,6 +193,21 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tunable:
+    """One option that a sweep of settings may change: its values change how fast the same samples come.
+
+    Attributes:
+        values: worth trying beside the default; plain data.
+        min_workers: the option has an effect from so many workers on.
+        cuda: it has one on a CUDA device alone.
+    """
+
+    values: tuple[object, ...]
+    min_workers: int = 0
+    cuda: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Description:
     """Everything that is known of an adapter before it runs; plain data.
 
@@ -215,6 +230,7 @@ class Description:
         own_data: whether it reads data of its own, and gets no source.
         batch_size: of the batches that it gives whatever size is asked for; None if it heeds that.
         splits: that it can be asked for; one that reads data of its own may have fewer.
+        tunable: options that a sweep of settings tries, by name, in the order in which it does.
     """
 
     name: str
@@ -234,6 +250,7 @@ class Description:
     own_data: bool = False
     batch_size: int | None = None
     splits: tuple[str, ...] = ("train", "test")
+    tunable: Mapping[str, Tunable] = field(default_factory=dict)
 
 
 class Adapter(ABC):

@@ -11,7 +11,7 @@ import numpy as np
 from loaderproof.loaders._epochs import Order
 from loaderproof.loaders._indexed import INDEXED, IndexedAdapter, Pair, Pick
 from loaderproof.loaders._requests import options_of
-from loaderproof.loaders.contract import Description, Request, Source, Variant
+from loaderproof.loaders.contract import Description, Request, Source, Tunable, Variant
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,6 +40,7 @@ class Memmap(IndexedAdapter):
         on_disk="memmap-1",
         uneven=Order.uneven,
         read_ahead=0,
+        tunable={"file": Tunable(values=("pt",))},
     )
 
     def prepare(self, source: Source, directory: Path) -> None:

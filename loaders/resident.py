@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from loaderproof.loaders._epochs import Order
 from loaderproof.loaders._indexed import INDEXED, IndexedAdapter, Pair, Pick
 from loaderproof.loaders._requests import options_of
-from loaderproof.loaders.contract import Description, Request, Source, Variant
+from loaderproof.loaders.contract import Description, Request, Source, Tunable, Variant
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,6 +36,7 @@ class Resident(IndexedAdapter):
         requires=("torch",),
         variants={"": Variant(), "device": Variant(options={"on_device": True})},
         uneven=Order.uneven,
+        tunable={"on_device": Tunable(values=(True,), cuda=True)},
     )
 
     def pick(self, source: Source, directory: Path, request: Request) -> Pick:

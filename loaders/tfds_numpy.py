@@ -10,7 +10,7 @@ from loaderproof.loaders._requests import options_of
 from loaderproof.loaders._tensorflow import AUGMENTING, as_torch, batched, epochs, filled, untuned
 from loaderproof.loaders._tf_augmentation import arranged
 from loaderproof.loaders._tfds import FORMAT, Buffered, TfdsAdapter, from_disk, in_memory
-from loaderproof.loaders.contract import Description, Loader, Request, Source, Variant
+from loaderproof.loaders.contract import Description, Loader, Request, Source, Tunable, Variant
 
 SMALL_BUFFER = 256
 
@@ -44,6 +44,8 @@ class TfdsNumpy(TfdsAdapter):
             "small_buffer": Variant(options={"shuffle_buffer": SMALL_BUFFER}, shuffle_buffer=SMALL_BUFFER),
         },
         on_disk=FORMAT,
+        # No smaller shuffle buffer: that mixes less.
+        tunable={"cache": Tunable(values=(True,)), "autotune": Tunable(values=(True,))},
     )
 
     def open(self, source: Source, directory: Path, request: Request) -> Loader:

@@ -12,7 +12,16 @@ import numpy as np
 from loaderproof.loaders._augmentation import Augmented, Turn, turns
 from loaderproof.loaders._epochs import Order, ResumingLoader
 from loaderproof.loaders._requests import options_of
-from loaderproof.loaders.contract import ALL_PROMISES, Adapter, Description, Loader, Request, Source, Variant
+from loaderproof.loaders.contract import (
+    ALL_PROMISES,
+    Adapter,
+    Description,
+    Loader,
+    Request,
+    Source,
+    Tunable,
+    Variant,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,6 +56,11 @@ class TorchDataLoader(Adapter):
         variants={"": Variant(), "persistent": Variant(options={"persistent_workers": True}, min_workers=1)},
         uneven=Order.uneven,
         read_ahead=Options.prefetch_factor,
+        tunable={
+            "persistent_workers": Tunable(values=(True,), min_workers=1),
+            "prefetch_factor": Tunable(values=(4, 8), min_workers=1),
+            "pin_memory": Tunable(values=(False,), cuda=True),
+        },
     )
 
     def open(self, source: Source, directory: Path, request: Request) -> Loader:

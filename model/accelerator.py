@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 Step = Callable[[Tensor, Tensor], Tensor]
@@ -17,6 +21,19 @@ Step = Callable[[Tensor, Tensor], Tensor]
 DEFAULT_STEP: Final = "2ms"
 QUEUE_DEPTH: Final = 2
 _UNIT_NS: Final = {"us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+@dataclass(frozen=True)
+class DeviceSteps:
+    """What a device did, step by step; nanoseconds, int64, shape (steps,).
+
+    Attributes:
+        idle_ns: before each step, since the end of the one before it; 0 before the first.
+        computing_ns: from each step's begin to its end.
+    """
+
+    idle_ns: NDArray[np.int64]
+    computing_ns: NDArray[np.int64]
 
 
 class Accelerator(ABC):
@@ -47,6 +64,21 @@ class Accelerator(ABC):
     @abstractmethod
     def synchronize(self) -> None:
         """Wait until everything that was started is done."""
+
+    def reset(self) -> None:  # noqa: B027 - a device without a queue need remember nothing
+        """Forget the steps that were run; called when everything is done."""
+
+    def steps(self, begun_ns: Sequence[int], returned_ns: Sequence[int]) -> DeviceSteps:
+        """Return what the device did since the last `reset`; asked for when everything is done.
+
+        Here it is what the host saw, as on a device without a queue; others know better.
+
+        Args:
+            begun_ns: when `run` was called, a reading for each step.
+            returned_ns: when it returned.
+        """
+        begun, returned = np.asarray(begun_ns, np.int64), np.asarray(returned_ns, np.int64)
+        return DeviceSteps(_gaps(begun, returned), returned - begun)
 
 
 class Cpu(Accelerator):
@@ -81,18 +113,49 @@ class Cuda(Accelerator):
             raise RuntimeError(msg)
         self.device = torch.device("cuda", 0)
         self.name = f"cuda {torch.cuda.get_device_name(self.device)}"
+        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []  # used again in each pass
+        self._count = 0
 
     def put(self, tensor: Tensor) -> Tensor:
         """Return the tensor on the device; from pinned memory it may still be on its way."""
         return tensor.to(self.device, non_blocking=tensor.is_pinned())
 
     def run(self, step: Step, images: Tensor, labels: Tensor) -> Tensor:
-        """Queue the kernels of one step; wait only if CUDA's own queue is full."""
-        return step(images, labels)
+        """Queue the kernels of one step between two events; wait only if CUDA's own queue is full.
+
+        The device stamps an event when its stream comes to it: the first when the batch is there
+        and the step before is done, the second after the step's last kernel. Where kernels are
+        launched more slowly than they run, the device's pauses in between count as computing:
+        they are the step's own.
+        """
+        if self._count == len(self._events):
+            self._events.append((_event(), _event()))
+        begin, end = self._events[self._count]
+        self._count += 1
+        begin.record()
+        result = step(images, labels)
+        end.record()
+        return result
 
     def synchronize(self) -> None:
         """Wait for every queued kernel."""
         torch.cuda.synchronize(self.device)
+
+    def reset(self) -> None:
+        """Forget the steps that were run; their events are recorded anew."""
+        self._count = 0
+
+    def steps(self, begun_ns: Sequence[int], returned_ns: Sequence[int]) -> DeviceSteps:  # noqa: ARG002
+        """Return the times between the events, which the device took itself.
+
+        Neighbours are compared, as the time between two events is a float32 in milliseconds:
+        over a long pass it would be rounded to microseconds.
+        """
+        events = self._events[: self._count]
+        pairs = itertools.pairwise(events)
+        idle = [0.0] * bool(events) + [end.elapsed_time(begin) for (_, end), (begin, _) in pairs]
+        computing = [begin.elapsed_time(end) for begin, end in events]
+        return DeviceSteps(*(np.rint(np.asarray(ms) * 1e6).astype(np.int64) for ms in (idle, computing)))
 
 
 class Emulated(Accelerator):
@@ -137,6 +200,7 @@ class Emulated(Accelerator):
         self._clock = clock
         self._sleep = sleep
         self._ends = deque([clock()] * depth, maxlen=depth)  # of the last steps, done or not
+        self._begins: list[int] = []  # of all steps since the last `reset`
 
     def put(self, tensor: Tensor) -> Tensor:
         """Return a copy, as a transfer would make one.
@@ -151,17 +215,39 @@ class Emulated(Accelerator):
 
     def run(self, step: Step, images: Tensor, labels: Tensor) -> None:  # noqa: ARG002 - it computes nothing
         """Queue one step; sleep first if the queue is full."""
-        now = self._sleep_until(self._ends[0])
-        self._ends.append(max(now, self._ends[-1]) + self.step_ns)
+        # The batch waits at the device's door: it is let in when there is room, not when this process
+        # wakes up and learns of it.
+        begin = max(self._clock(), self._ends[-1])
+        self._sleep_until(self._ends[0])
+        self._begins.append(begin)
+        self._ends.append(begin + self.step_ns)
 
     def synchronize(self) -> None:
         """Sleep until the last queued step is done."""
         self._sleep_until(self._ends[-1])
 
-    def _sleep_until(self, deadline: int) -> int:
+    def reset(self) -> None:
+        """Forget when the steps began."""
+        self._begins.clear()
+
+    def steps(self, begun_ns: Sequence[int], returned_ns: Sequence[int]) -> DeviceSteps:  # noqa: ARG002
+        """Return when the device was busy by its own clock, whenever the host learned of it."""
+        begins = np.asarray(self._begins, np.int64)
+        return DeviceSteps(_gaps(begins, begins + self.step_ns), np.full_like(begins, self.step_ns))
+
+    def _sleep_until(self, deadline: int) -> None:
         while (now := self._clock()) < deadline:
             self._sleep((deadline - now) / 1e9)
-        return now
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+def _gaps(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    gaps = np.zeros_like(begins)
+    gaps[1:] = begins[1:] - ends[:-1]
+    return gaps
 
 
 def accelerator(spec: str) -> Accelerator:

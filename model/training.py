@@ -26,8 +26,7 @@ class Pass:
     """What one pass over a loader did, and when; times are `time.perf_counter_ns` readings.
 
     Attributes:
-        samples: how many the loader delivered.
-        batches: how many steps were made.
+        sizes: how many samples the loader delivered in each batch.
         last_loss: of the last step; None if nothing was computed.
         laps: four readings a step, one after the other, in the order of `STAMPS`: the batch was
             asked for, received, on its way to the device, and its step started; then the next is
@@ -38,13 +37,22 @@ class Pass:
         ended_ns: after the device had done everything.
     """
 
-    samples: int
-    batches: int
+    sizes: list[int]
     last_loss: float | None
     laps: list[int]
     started_ns: int
     exhausted_ns: int
     ended_ns: int
+
+    @property
+    def samples(self) -> int:
+        """How many samples the loader delivered."""
+        return sum(self.sizes)
+
+    @property
+    def batches(self) -> int:
+        """How many steps were made."""
+        return len(self.sizes)
 
 
 def run_pass(batches: Batches, accelerator: Accelerator, step: Step) -> Pass:
@@ -56,12 +64,15 @@ def run_pass(batches: Batches, accelerator: Accelerator, step: Step) -> Pass:
         step: takes images and labels on the device, returns the loss, a tensor of shape ().
 
     Returns:
-        Counts, the last loss and the readings.
+        Counts, the last loss and the readings; what the device did meanwhile it keeps itself, until
+        the next pass: `accelerator.steps`.
     """
     laps: list[int] = []
     stamp = time.perf_counter_ns
-    samples, count, loss = 0, 0, None
+    sizes: list[int] = []
+    loss = None
     accelerator.synchronize()
+    accelerator.reset()
     started = asked = stamp()
     for batch in batches:
         received = stamp()
@@ -71,15 +82,13 @@ def run_pass(batches: Batches, accelerator: Accelerator, step: Step) -> Pass:
         loss = accelerator.run(step, images, labels)
         stepped = stamp()
         laps += (asked, received, transferred, stepped)
-        samples += labels.shape[0]  # a quarter of the time of len(labels)
-        count += 1
+        sizes.append(labels.shape[0])  # a quarter of the time of len(labels)
         asked = stepped  # so that no time lies outside the laps, and one clock call is saved
     exhausted = stamp()
     accelerator.synchronize()
     ended = stamp()
     return Pass(
-        samples=samples,
-        batches=count,
+        sizes=sizes,
         last_loss=None if loss is None else loss.item(),
         laps=laps,
         started_ns=started,

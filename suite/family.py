@@ -13,6 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from loaderproof.suite.diagnosis import pyspy
+
 # Marks every process that a loader starts, and is found in its environment.
 MARK = "LOADERPROOF_SUBJECT"
 # They remove the semaphores and the shared memory of processes that are gone, if they outlive them.
@@ -59,9 +61,15 @@ class Family:
         self._scratch.cleanup()
 
     def print_stacks(self, announce: Callable[[str], None]) -> None:
-        """Have every process print the stacks of its threads where it prints its errors."""
+        """Announce the stacks of every process, or have it print them itself where it prints its errors.
+
+        py-spy sees processes, too, that handle no signal; a signal needs neither py-spy nor its rights.
+        """
         for process in self.members():
-            if _catches_usr1(process.pid):
+            stacks = pyspy.stacks_of(process.pid)
+            if stacks:
+                announce(f"\nprocess {process.pid}:\n{stacks}\n")
+            elif _catches_usr1(process.pid):
                 announce(f"\nprocess {process.pid}:\n")
                 _quietly(lambda: process.send_signal(signal.SIGUSR1))  # noqa: B023 - called at once
                 time.sleep(_STACKS_S)

@@ -224,8 +224,17 @@ class Judged:
         raise NotKept(text) from None
 
 
+_GUIDES = {
+    "test_tune": "docs/tuning.md",
+    "test_stages": "docs/bottlenecks.md",
+    **dict.fromkeys(("test_stacks", "test_trace", "test_memory"), "docs/profiling.md"),
+}
+
+
 def page_of(test: str) -> str:
-    """Return where it is written what a conformance test asserts, and why."""
+    """Return where it is written what a test asserts, and why."""
+    if test in _GUIDES:
+        return _GUIDES[test]
     return f"docs/properties/{test.removeprefix('test_')}.md"
 
 

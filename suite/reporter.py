@@ -64,7 +64,8 @@ class Reporter:
         for title, text in (
             ("the article's experiment", table.article(article, **look) if article else ""),
             ("could not be checked", table.unchecked(loaders)),
-            ("loaders", table.loaders(loaders, **look) if loaders else ""),
+            ("times", table.details(loaders, **look) if self._config.get_verbosity() > 0 else ""),
+            ("loaders", table.loaders(loaders, **look) if any(row.owed or row.training for row in loaders) else ""),
         ):
             if text:
                 terminalreporter.section(title)

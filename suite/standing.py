@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loaderproof.suite import article_rows, turns
-from loaderproof.suite.statistics import Ratio
+from loaderproof.suite.statistics import Estimate, Ratio
 
 PLAIN = "torch_dataloader"
 
@@ -27,7 +27,8 @@ class Standing:
         rank: 1 for the fastest; loaders whose intervals overlap share one. None without a rank.
         reason: why there is no rank.
         to_plain: speed as a multiple of the best plain PyTorch loader's.
-        break_even: epochs after which the setup has paid back against it; inf for never.
+        break_even: epochs after which the setup has paid back against it; inf for never. The interval
+            is that of `to_plain`; setup is measured once, and taken as it was.
     """
 
     label: str
@@ -41,7 +42,7 @@ class Standing:
     rank: int | None = None
     reason: str = ""
     to_plain: Ratio | None = None
-    break_even: float | None = None
+    break_even: Estimate | None = None
 
     @property
     def owed(self) -> int:
@@ -137,22 +138,26 @@ def _rank(rows: list[tuple[Standing, Ratio]]) -> None:
         row.rank = rank
 
 
-def _break_even(row: Standing, plain: Standing, to_plain: Ratio) -> float:
+def _break_even(row: Standing, plain: Standing, to_plain: Ratio) -> Estimate:
     """Return after how many epochs the dearer setup has paid back; 0 if it is not dearer."""
     dearer = _setup_s(row) - _setup_s(plain)
     if dearer <= 0:
-        return 0.0
-    # Epochs are compared through the ceiling, which both were measured beside.
-    gain = _figure(row, "seconds") * (to_plain.value - 1)
-    return dearer / gain if gain > 0 else math.inf
+        return Estimate(0.0, 0.0, 0.0)
+
+    def epochs(speed: float) -> float:
+        # Epochs are compared through the ceiling, which both were measured beside.
+        gain = _figures(row)["seconds"]["value"] * (speed - 1)
+        return dearer / gain if gain > 0 else math.inf
+
+    return Estimate(epochs(to_plain.value), epochs(to_plain.high), epochs(to_plain.low))
 
 
 def _setup_s(row: Standing) -> float:
-    return sum(_figure(row, name) for name in ("prepare_s", "open_s", "first_batch_s"))
+    return float(sum(_figures(row)[name] for name in ("prepare_s", "open_s", "first_batch_s")))
 
 
-def _figure(row: Standing, name: str) -> float:
-    return float((row.training or {})[name])
+def _figures(row: Standing) -> dict[str, Any]:
+    return row.training or {}
 
 
 @dataclass(frozen=True)

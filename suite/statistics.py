@@ -1,4 +1,11 @@
-"""Ratios of times that were measured side by side."""
+"""Figures that were measured block by block, and ratios of times that were measured side by side.
+
+There is one rule for all of them. Times, and what is made of them by division, are never negative,
+and what disturbs them multiplies: a mean is the geometric one, and an interval is Student's t of the
+logarithms, taken back (Bland and Altman, Transformations, means, and confidence intervals,
+BMJ 312:1079, 1996). So the interval of a share is that of a ratio, and the figures agree with each
+other: the mean of n / seconds is n / the mean of the seconds.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +15,16 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 LEVEL = 0.95
+# What a clock of nanoseconds calls nothing is shorter than this; a logarithm needs more than nothing.
+_SHORTEST_S = 1e-9
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """A ratio with its interval.
+class Estimate:
+    """A figure with its interval.
 
     Attributes:
         value: geometric mean over the blocks.
@@ -24,6 +34,11 @@ class Ratio:
     value: float
     low: float
     high: float
+
+
+@dataclass(frozen=True)
+class Ratio(Estimate):
+    """A ratio of two times with its interval."""
 
     def __truediv__(self, other: Ratio) -> Ratio:
         """Divide two ratios that were measured apart; the interval is widened as errors add up."""
@@ -52,12 +67,35 @@ def paired_ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
     if len(above) != len(below) or len(above) == 0:
         msg = f"{len(above)} and {len(below)} measurements do not make pairs to take a ratio of"
         raise ValueError(msg)
-    logs = np.log(np.asarray(above, float)) - np.log(np.asarray(below, float))
+    return Ratio(*_back(np.log(np.asarray(above, float)) - np.log(np.asarray(below, float))))
+
+
+def geometric_mean(values: Sequence[float]) -> Estimate:
+    """Return the mean of times or of speeds over the blocks.
+
+    Args:
+        values: in seconds or for each second; what is below a nanosecond counts as one.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if len(values) == 0:
+        msg = "no measurement to take a mean of"
+        raise ValueError(msg)
+    return Estimate(*_back(np.log(np.maximum(np.asarray(values, float), _SHORTEST_S))))
+
+
+def shortfall(ratio: Estimate) -> Estimate:
+    """Return what is missing from a ratio to one: 1 - ratio, below 0 where the ratio is above 1."""
+    return Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
+
+
+def _back(logs: NDArray[np.float64]) -> tuple[float, float, float]:
     mean = float(logs.mean())
     if logs.size == 1:
-        return Ratio(math.exp(mean), 0.0, math.inf)
+        return math.exp(mean), 0.0, math.inf
     half = student_quantile(logs.size - 1) * float(logs.std(ddof=1)) / math.sqrt(logs.size)
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
 @cache

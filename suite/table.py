@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from loaderproof.suite.standing import ArticleRow, Standing
-from loaderproof.suite.statistics import Ratio
+from loaderproof.suite.statistics import Estimate, Ratio
 
 _LOADERS = (
     "loader",
@@ -20,10 +20,22 @@ _LOADERS = (
     "alone",
     "x plain",
     "of ceiling",
+    "AU",
     "first batch",
     "setup",
     "pays back",
     "rank",
+)
+_DETAILS = (
+    "loader",
+    "steady/s",
+    "AU",
+    "stall",
+    "wait p50",
+    "p95",
+    "p99",
+    "next first",
+    "ending",
 )
 _ARTICLE = (
     "system",
@@ -47,6 +59,24 @@ def loaders(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
     notes = [f"{row.label} is not ranked: {row.reason}" for row in ordered if row.reason]
     caption = "\n".join([caption, *(notes if caption else [])])
     return _draw(_LOADERS, [_loader(row) for row in ordered], caption, width, colour=colour)
+
+
+def details(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
+    """Return where the time of each loader's epochs went; nothing if none was timed."""
+    timed = [row for row in rows if row.training]
+    if not timed:
+        return ""
+    lines = [
+        "Of the steps after the first: AU, accelerator utilisation, is computing / total time; stall is the share",
+        "of time that the ceiling does not take; wait is for a batch. next first: time to the first batch of later",
+        "epochs; ending: time until the loader says that there is no more.",
+    ]
+    lines += [
+        f"{row.label}: setup pays back: {_pays_back(row.break_even, interval=True)}"
+        for row in timed
+        if row.break_even and 0 < row.break_even.low < math.inf
+    ]
+    return _draw(_DETAILS, [_detail(row) for row in timed], "\n".join(lines), width, colour=colour)
 
 
 def unchecked(rows: Sequence[Standing]) -> str:
@@ -126,19 +156,31 @@ def _loader(row: Standing) -> list[str]:
         kept += f" ({len(row.deviating)} declared)"
     rank = str(row.rank) if row.rank else "-"
     if not row.training or not row.to_ceiling:
-        return [row.label, kept, *["-"] * 7, rank]
+        return [row.label, kept, *["-"] * 8, rank]
     figures = row.training
     return [
         row.label,
         kept,
-        f"{figures['samples_per_s']:,.0f}",
-        f"{row.loading['samples_per_s']:,.0f}" if row.loading else "-",
+        _rate(figures["samples_per_s"]),
+        _rate(row.loading["samples_per_s"]) if row.loading else "-",
         _ratio(row.to_plain),
         _share(row.to_ceiling),
+        _percent(figures["utilisation"]),
         _seconds(figures["first_batch_s"]),
         _seconds(figures["prepare_s"] + figures["open_s"]),
-        _epochs(row.break_even),
+        _pays_back(row.break_even),
         rank,
+    ]
+
+
+def _detail(row: Standing) -> list[str]:
+    figures = row.training or {}
+    return [
+        row.label,
+        _rate(figures["steady_samples_per_s"]),
+        *(_interval(figures[name]) for name in ("utilisation", "stall_share")),
+        *(_mean_s(figures[f"wait_{name}_s"]) for name in ("p50", "p95", "p99")),
+        *(_mean_s(figures[name]) for name in ("next_first_batch_s", "ending_s")),
     ]
 
 
@@ -146,9 +188,25 @@ def _caption(figures: dict[str, Any]) -> str:
     return f"on {figures['device']}, {figures['data']}, {figures['blocks']} blocks, 95 % intervals"
 
 
-def _share(ratio: Ratio) -> str:
-    share = f"{100 * ratio.value:.1f}"
-    spread = "" if math.isinf(ratio.high) else f" ±{50 * (ratio.high - ratio.low):.1f}"
+def _rate(speed: dict[str, float] | None) -> str:
+    return f"{speed['value']:,.0f}" if speed else "-"
+
+
+def _percent(share: dict[str, float] | None) -> str:
+    return f"{100 * share['value']:.1f} %" if share else "-"
+
+
+def _interval(share: dict[str, float] | None) -> str:
+    return _share(Estimate(**share)) if share else "-"
+
+
+def _mean_s(seconds: dict[str, float] | None) -> str:
+    return _seconds(seconds["value"]) if seconds else "-"
+
+
+def _share(ratio: Estimate) -> str:
+    share = f"{round(100 * ratio.value, 1) + 0.0:.1f}"  # and not -0.0
+    spread = "" if math.isinf(ratio.high - ratio.low) else f" ±{50 * (ratio.high - ratio.low):.1f}"
     return f"{share}{spread} %"
 
 
@@ -159,13 +217,18 @@ def _ratio(ratio: Ratio | None, *, interval: bool = False) -> str:
 
 
 def _seconds(seconds: float) -> str:
+    if seconds < 1e-4:
+        return f"{seconds * 1e6:.0f} us"
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def _epochs(epochs: float | None) -> str:
+def _pays_back(epochs: Estimate | None, *, interval: bool = False) -> str:
     if epochs is None:
         return "-"
-    if math.isinf(epochs):
-        return "never"
-    count = math.ceil(epochs)
-    return "at once" if count == 0 else f"{count} epoch{'s' if count > 1 else ''}"
+    count = _epochs(epochs.value)
+    text = f"{count} epoch{'' if count == '1' else 's'}" if count.isdigit() else count
+    return text + (f" ({_epochs(epochs.low)} to {_epochs(epochs.high)})" if interval else "")
+
+
+def _epochs(epochs: float) -> str:
+    return "never" if math.isinf(epochs) else str(math.ceil(epochs)) if epochs > 0 else "at once"

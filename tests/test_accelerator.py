@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from loaderproof.model.accelerator import Cpu, Cuda, Emulated, accelerator
+from loaderproof.model.accelerator import Accelerator, Cpu, Cuda, Emulated, accelerator
 
 MS = 1_000_000
 BATCH = torch.zeros(2, 1, 6, 6), torch.zeros(2, dtype=torch.int64)
@@ -108,9 +108,13 @@ def test_emulated_queue_is_bounded(depth: int):
     assert [0] * depth + [2 * MS, 4 * MS] == returned
 
 
-@pytest.mark.parametrize("error_ns", [60_000, -60_000], ids=["late", "early"])
+@pytest.mark.parametrize("error_ns", [60_000, 3 * MS, -60_000], ids=["late", "later than a step", "early"])
 def test_emulated_steps_do_not_add_up_bad_sleep(error_ns: int):
-    """A sleep that ends too late or too early moves the end of the last step only, not the steps between."""
+    """A sleep that ends too late or too early moves the end of the last step only, not the steps between.
+
+    Too late by less than what is queued, that is: a batch is let in when there is room for it, not when
+    the sleeper learns of it.
+    """
     fake = FakeTime(error_ns)
     device = emulated(fake, 2 * MS)
     start = fake.now
@@ -136,6 +140,52 @@ def test_emulated_synchronize_empties_the_queue():
     device.run(never, *BATCH)
 
     assert slept == fake.sleeps
+
+
+def test_emulated_device_knows_when_it_was_busy():
+    """Each step takes its time, and the device was idle before those steps whose batch came too late."""
+    fake = FakeTime()
+    device = emulated(fake, 2 * MS)
+
+    for work in (1, 0, 0, 7, 1):
+        fake.work(work * MS)
+        device.run(never, *BATCH)
+    device.synchronize()
+    done = device.steps([], [])
+
+    # The third is let in and returns at 3, its end is at 7; the fourth comes at 10.
+    assert [0, 0, 0, 3 * MS, 0] == done.idle_ns.tolist()
+    assert [2 * MS] * 5 == done.computing_ns.tolist()
+
+
+def test_emulated_device_forgets():
+    """Steps of an earlier pass are not told again, and the pause after them is nobody's."""
+    fake = FakeTime()
+    device = emulated(fake, 2 * MS)
+    device.run(never, *BATCH)
+    device.synchronize()
+    device.reset()
+    fake.work(50 * MS)
+
+    device.run(never, *BATCH)
+    done = device.steps([], [])
+
+    assert ([0], [2 * MS]) == (done.idle_ns.tolist(), done.computing_ns.tolist())
+
+
+@pytest.mark.parametrize("device", [Cpu(), Emulated(MS)], ids=["cpu", "emulated"])
+def test_device_that_did_nothing(device: Accelerator):
+    """Without a step there is no time of one."""
+    done = device.steps([], [])
+
+    assert ([], []) == (done.idle_ns.tolist(), done.computing_ns.tolist())
+
+
+def test_cpu_is_busy_while_it_runs():
+    """On the CPU a step computes from the call of `run` to its return, and what lies between is idle."""
+    done = Cpu().steps([3, 10, 30], [7, 20, 31])
+
+    assert ([0, 3, 10], [4, 10, 1]) == (done.idle_ns.tolist(), done.computing_ns.tolist())
 
 
 def test_emulated_device_sleeps():
@@ -248,6 +298,104 @@ def test_cuda_is_taken_where_torch_sees_it(spec: str, monkeypatch: pytest.Monkey
 
     assert isinstance(made, Cuda)
     assert ("cuda model of cuda:0", False) == (made.name, made.emulated)
+
+
+class FakeStream:
+    """Stands in for a GPU's stream: what is queued is done later, in order, and stamps the events."""
+
+    def __init__(self) -> None:
+        self.queue: list[FakeEvent | float] = []
+        self.made = 0
+
+    def event(self, *, enable_timing: bool) -> FakeEvent:
+        assert enable_timing
+        self.made += 1
+        return FakeEvent(self)
+
+    def drain(self, now: float) -> None:
+        """Do what is queued, from a time on in milliseconds."""
+        for one in self.queue:
+            if isinstance(one, FakeEvent):
+                one.at = now
+            else:
+                now += one
+        self.queue.clear()
+
+
+class FakeEvent:
+    """An event of that stream; it cannot be read before the stream has come to it."""
+
+    def __init__(self, stream: FakeStream) -> None:
+        self.stream = stream
+        self.at: float | None = None
+
+    def record(self) -> None:
+        self.at = None
+        self.stream.queue.append(self)
+
+    def elapsed_time(self, end: FakeEvent) -> float:
+        assert self.at is not None
+        assert end.at is not None
+        return end.at - self.at
+
+
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> FakeStream:
+    """A stream, where torch seems to see a CUDA device."""
+    made = FakeStream()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "fake")
+    monkeypatch.setattr(torch.cuda, "Event", made.event)
+    return made
+
+
+def test_cuda_steps_lie_between_events(stream: FakeStream):
+    """The device stamps begin and end of each step; a copy before a step belongs to no step."""
+    device = Cuda()
+
+    for copy_ms, kernel_ms in ((5.0, 2.0), (0.5, 1.5), (0.0, 4.0)):
+        stream.queue.append(copy_ms)
+        device.run(lambda images, labels: stream.queue.append(kernel_ms), *BATCH)  # noqa: B023, ARG005
+    stream.drain(1_000.0)
+    done = device.steps([0, 0, 0], [1, 1, 1])
+
+    assert [0, MS // 2, 0] == done.idle_ns.tolist()
+    assert [2 * MS, 3 * MS // 2, 4 * MS] == done.computing_ns.tolist()
+
+
+def test_cuda_events_are_used_again(stream: FakeStream):
+    """A second pass makes no new events, and tells nothing of the first."""
+    device = Cuda()
+    for steps in (3, 2):
+        device.reset()
+        for _ in range(steps):
+            device.run(lambda images, labels: stream.queue.append(2.0), *BATCH)  # noqa: ARG005
+        stream.drain(0.0)
+
+    assert [2 * MS] * 2 == device.steps([], []).computing_ns.tolist()
+    assert 3 * 2 == stream.made
+
+
+@needs_cuda
+def test_cuda_steps_are_as_long_as_their_kernels():
+    """A step of twice the work takes the device about twice as long, and a pause before it is idle."""
+    device = accelerator("cuda")
+    square = torch.rand(4096, 4096, device=device.device)
+
+    def step(times: int) -> None:
+        for _ in range(times):
+            torch.mm(square, square)
+
+    for repeat in range(2):  # the first loads the kernels
+        device.reset()
+        for times in (10, 20):
+            device.run(lambda *_: step(times), *BATCH)  # noqa: B023 - called at once
+            device.synchronize()
+            time.sleep(0.05 * repeat)
+    done = device.steps([0, 0], [1, 1])
+
+    assert 2 == pytest.approx(done.computing_ns[1] / done.computing_ns[0], rel=0.3)
+    assert done.idle_ns[1] > 45 * MS
 
 
 def test_cpu_and_cuda_compute():

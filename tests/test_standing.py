@@ -32,14 +32,16 @@ def speed(value: float, width: float = 0.01) -> dict[str, float]:
     return {"value": value, "low": value * (1 - width), "high": value * (1 + width)}
 
 
-def timed(label: str, to_ceiling: float, width: float = 0.01, **figures) -> pytest.TestReport:
+def timed(
+    label: str, to_ceiling: float, width: float = 0.01, seconds: float = 1.0, **figures
+) -> pytest.TestReport:
     """Return the report of a benchmark; a second an epoch, unless told otherwise."""
     noted = {
         "samples": 100,
         "batches": 2,
         "delivered": [100, 100],
         "equal_work": True,
-        "seconds": 1.0,
+        "seconds": {"value": seconds, "low": 0.9 * seconds, "high": 1.1 * seconds},
         "to_ceiling": speed(to_ceiling, width),
         "first_batch_s": 0.1,
         "prepare_s": 0.0,
@@ -178,8 +180,22 @@ def test_break_even(figures, epochs):
 
     found = rows(timed("torch_dataloader-0workers", 0.5), timed("a", share, **figures))
 
-    assert epochs == pytest.approx(found["a"].break_even)
+    assert epochs == pytest.approx(found["a"].break_even.value)
     assert found["torch_dataloader-0workers"].break_even is None
+
+
+def test_break_even_has_the_interval_of_the_speed():
+    """A gain that is uncertain pays back sooner or later than its mean does; one that may be none, perhaps never."""
+    setup = {"prepare_s": 2.0, "open_s": 1.0, "first_batch_s": 0.1}
+    plain = timed("torch_dataloader-0workers", 0.5, 0.0)
+
+    sure = rows(plain, timed("a", 1.0, 0.1, **setup))["a"]
+    unsure = rows(plain, timed("a", 0.52, 0.1, **setup))["a"]
+
+    expected = [3 / (speed - 1) for speed in (sure.to_plain.value, sure.to_plain.high, sure.to_plain.low)]
+    assert expected == pytest.approx([*vars(sure.break_even).values()])
+    assert sure.break_even.low < sure.break_even.value < sure.break_even.high < math.inf
+    assert math.inf == unsure.break_even.high
 
 
 def article(row: str, to_ceiling: float) -> pytest.TestReport:

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from loaderproof.suite.statistics import Ratio, paired_ratio, student_quantile
+from loaderproof.suite.statistics import (
+    Estimate,
+    Ratio,
+    geometric_mean,
+    paired_ratio,
+    shortfall,
+    student_quantile,
+)
 
 # Student, The Probable Error of a Mean, Biometrika 6 (1908): hours of sleep gained by ten patients
 # with one drug over another. R prints the interval for `t.test(..., paired = TRUE)` of its data
@@ -39,6 +46,36 @@ def test_interval_computed_elsewhere():
         interval = stats.ttest_1samp(np.log(above / below), 0).confidence_interval(0.95)
         assert (ratio.low, ratio.high) == pytest.approx(tuple(np.exp(interval)))
         assert ratio.value == pytest.approx(stats.gmean(above / below))
+
+
+def test_mean_of_a_published_example():
+    """The mean of times is the geometric one, with the interval that R prints for Student's own data."""
+    mean = geometric_mean(np.exp(SLEEP).tolist())
+
+    logs = [math.log(part) for part in (mean.value, mean.low, mean.high)]
+    assert [1.58, 0.7001142, 2.4598858] == [round(log, 7) for log in logs]
+
+
+def test_means_agree():
+    """The mean of speeds is one over the mean of times, and its interval the same turned round."""
+    seconds = [1.0, 1.3, 0.7, 2.0]
+
+    slow, fast = geometric_mean(seconds), geometric_mean([1 / one for one in seconds])
+
+    assert (slow.value, slow.low, slow.high) == pytest.approx((1 / fast.value, 1 / fast.high, 1 / fast.low))
+
+
+def test_mean_of_nothing():
+    """Waits too short for the clock have a mean of a nanosecond; one block tells nothing of the spread."""
+    assert (1e-9, 0.0, math.inf) == pytest.approx(tuple(vars(geometric_mean([0.0])).values()))
+    with pytest.raises(ValueError, match="no measurement"):
+        geometric_mean([])
+
+
+def test_shortfall_turns_the_interval_round():
+    """What is missing from a ratio to one is small where the ratio is large, and below 0 beyond it."""
+    assert (0.25, -0.25, 0.5) == tuple(vars(shortfall(Ratio(0.75, 0.5, 1.25))).values())
+    assert Estimate(0.5, -math.inf, 1.0) == shortfall(Ratio(0.5, 0.0, math.inf))
 
 
 def test_drift_cancels():

@@ -4,15 +4,29 @@ import math
 
 from loaderproof.suite import table
 from loaderproof.suite.standing import ArticleRow, Standing
-from loaderproof.suite.statistics import Ratio
+from loaderproof.suite.statistics import Estimate, Ratio
+
+
+def about(value: float, width: float = 0.0) -> dict[str, float]:
+    """Return a figure with its interval as it is noted."""
+    return {"value": value, "low": value - width, "high": value + width}
+
 
 FIGURES = {
     "device": "emulated 2 ms step",
     "data": "100 samples of glyphs",
     "blocks": 6,
-    "samples_per_s": 12345.6,
-    "to_ceiling": {"value": 0.9, "low": 0.89, "high": 0.91},
+    "samples_per_s": about(12345.6, 9),
+    "steady_samples_per_s": about(23456.7, 9),
+    "to_ceiling": about(0.9, 0.01),
+    "utilisation": about(0.934, 0.02),
+    "stall_share": about(0.07, 0.015),
+    "wait_p50_s": about(12e-6),
+    "wait_p95_s": about(0.5e-3),
+    "wait_p99_s": about(1.5),
     "first_batch_s": 0.0123,
+    "next_first_batch_s": about(0.011),
+    "ending_s": about(0.25),
     "prepare_s": 2.0,
     "open_s": 0.5,
 }
@@ -45,15 +59,15 @@ def cells(line: str) -> list[str]:
 
 
 def test_every_figure_has_its_cell():
-    """A row has rules kept, samples a second, ratios, times with units, epochs to pay back, and the rank."""
+    """A row has rules kept, speeds, ratios, utilisation, times with units, epochs to pay back, and the rank."""
     row = Standing(
         "mine",
         ["test_a"],
         deviating=["test_b"],
         training=FIGURES,
-        loading={"samples_per_s": 54_321.0},
+        loading={"samples_per_s": about(54_321.0)},
         to_plain=Ratio(2, 1, 4),
-        break_even=2.1,
+        break_even=Estimate(2.1, 1.1, 9.9),
         rank=1,
     )
 
@@ -66,6 +80,7 @@ def test_every_figure_has_its_cell():
         "54,321",
         "2.000",
         "90.0 ±1.0 %",
+        "93.4 %",
         "12.3 ms",
         "2.5 s",
         "3 epochs",
@@ -78,7 +93,7 @@ def test_what_was_not_measured_is_a_dash():
     """A loader that was not timed has dashes."""
     row = Standing("mine", ["test_a"], failed=["test_b"], reason="not timed")
 
-    assert ["mine", "1/2", *["-"] * 8] == cells(shown(row)[1])
+    assert ["mine", "1/2", *["-"] * 9] == cells(shown(row)[1])
 
 
 def test_why_a_loader_has_no_rank():
@@ -101,7 +116,8 @@ def test_paying_back():
     paying = {0.0: "at once", 0.2: "1 epoch", 3.0: "3 epochs", math.inf: "never", None: "-"}
 
     for epochs, text in paying.items():
-        row = Standing("mine", training=FIGURES, break_even=epochs, rank=1)
+        even = None if epochs is None else Estimate(epochs, epochs, epochs)
+        row = Standing("mine", training=FIGURES, break_even=even, rank=1)
         assert text == cells(shown(row)[1])[-2]
 
 
@@ -112,6 +128,67 @@ def test_a_single_block_has_no_interval():
 
     assert "90.0 %" in text
     assert not any(word in text.lower() for word in ("inf", "nan"))
+
+
+def test_an_epoch_of_one_step():
+    """What only several steps show is a dash."""
+    one = {**FIGURES, "utilisation": None}
+
+    assert ("90.0 ±1.0 %", "-") == tuple(cells(shown(Standing("mine", training=one))[1])[5:7])
+
+
+def test_where_the_time_goes():
+    """Below, each timed loader has its steady speed, shares with intervals, waits, start and end."""
+    _, line, *caption = table.details(
+        [Standing("mine", training=FIGURES), Standing("other")], 200, colour=False
+    ).splitlines()
+
+    times = ["12 us", "0.5 ms", "1.5 s", "11.0 ms", "250.0 ms"]
+    assert ["mine", "23,457", "93.4 ±2.0 %", "7.0 ±1.5 %", *times] == cells(line)
+    assert "AU, accelerator utilisation, is computing / total time" in caption[0]
+
+
+def test_no_stall_has_no_sign():
+    """A stall that is below 0 by chance, and by too little to be shown, is 0."""
+    row = Standing("mine", training={**FIGURES, "stall_share": about(-1e-5, 0.002)})
+
+    assert "0.0 ±0.2 %" == cells(table.details([row], 200, colour=False).splitlines()[1])[3]
+
+
+def test_paying_back_with_its_interval():
+    """Of a setup that may pay back it is said below when, at the earliest, and at the latest."""
+    paying = {(2.1, 1.1, math.inf): "3 epochs (2 to never)", (math.inf, 0.3, math.inf): "never (1 to never)"}
+    for bounds, text in paying.items():
+        row = Standing("mine", training=FIGURES, break_even=Estimate(*bounds))
+        assert table.details([row], 200, colour=False).endswith(f"\nmine: setup pays back: {text}")
+
+    for bounds in ((0, 0, 0), (math.inf, math.inf, math.inf)):
+        row = Standing("mine", training=FIGURES, break_even=Estimate(*bounds))
+        assert "mine:" not in table.details([row], 200, colour=False)
+
+
+def test_details_of_what_was_not_measured():
+    """Figures that could not be had are dashes; where nothing was timed, nothing is said."""
+    nothing = dict.fromkeys(FIGURES) | {"next_first_batch_s": about(0.1), "ending_s": about(0.1)}
+    row = Standing("mine", training=nothing)
+
+    line = table.details([row], 200, colour=False).splitlines()[1]
+
+    assert ["mine", *["-"] * 6, "100.0 ms", "100.0 ms"] == cells(line)
+    assert "" == table.details([Standing("other")], 200, colour=False)
+
+
+def test_details_fit_a_log_file():
+    """With a long label and wide figures no line passes 140 columns, and every cell stays in one piece."""
+    label = "torch_dataloader-persistent-16workers"
+    wide = {**FIGURES, "steady_samples_per_s": about(1_234_567.0), "stall_share": about(0.5, 0.25)}
+    row = Standing(label, training=wide, break_even=Estimate(1e4, 1e3, math.inf))
+
+    lines = table.details([row], 20, colour=False).splitlines()
+
+    assert [label, "1,234,567", "93.4 ±2.0 %", "50.0 ±25.0 %"] == cells(lines[1])[:4]
+    assert "250.0 ms" == cells(lines[1])[-1]
+    assert max(map(len, lines)) <= 140
 
 
 def test_a_narrow_terminal():

@@ -70,12 +70,16 @@ class Recorder(Accelerator):
     def synchronize(self) -> None:
         self.calls.append("synchronize")
 
+    def reset(self) -> None:
+        self.calls.append("reset")
+
 
 def test_pass_counts_samples_and_batches():
-    """A pass counts every sample and batch, a partial one too, and keeps the last step's loss."""
+    """A pass counts the samples of every batch, a partial one too, and keeps the last step's loss."""
     result = run_pass(batches(4, 4, 3), Cpu(), lambda images, labels: images.sum() * 0 + len(labels))
 
-    assert (11, 3, 3.0) == (result.samples, result.batches, result.last_loss)
+    assert ([4, 4, 3], 11, 3) == (result.sizes, result.samples, result.batches)
+    assert 3.0 == result.last_loss
 
 
 def test_pass_over_nothing():
@@ -86,12 +90,15 @@ def test_pass_over_nothing():
 
 
 def test_device_is_awaited_only_at_both_ends():
-    """Each step moves both tensors and runs; before the first and after the last the device is awaited."""
+    """Each step moves both tensors and runs; before the first and after the last the device is awaited.
+
+    Once it is idle it may forget what it did before.
+    """
     recorder = Recorder()
 
     run_pass(batches(2, 2), recorder, first_label)
 
-    assert ["synchronize", *["put", "put", "run"] * 2, "synchronize"] == recorder.calls
+    assert ["synchronize", "reset", *["put", "put", "run"] * 2, "synchronize"] == recorder.calls
 
 
 def test_readings_follow_each_other():

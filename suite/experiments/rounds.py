@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from loaderproof.loaders.contract import Loader, Request, Source
-from loaderproof.model.accelerator import Accelerator, accelerator
+from loaderproof.model.accelerator import Accelerator, Step, accelerator
 from loaderproof.model.training import Batches, Trainer, run_pass
 from loaderproof.suite.answers import Setup
 from loaderproof.suite.experiments.workbench import Workbench, close, ending, start_epoch
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.timeline import Timing, timing
+from loaderproof.suite.timeline import Readings, Timing, timing
 
 # Distinct batches of the ceiling; more would only measure how much memory there is.
 _CEILING_BATCHES = 16
@@ -76,17 +76,17 @@ def settle(bench: Workbench) -> None:
 
 def train(bench: Workbench) -> Timing:
     """Train on the loader's next epoch."""
-    return _train(bench.timed, _next_epoch(bench.timed))
+    return timed_pass(_next_epoch(bench.timed), bench.timed.device, bench.timed.trainer.step)
 
 
 def train_on_ceiling(bench: Workbench) -> Timing:
     """Train on the ceiling's batches."""
-    return _train(bench.timed, bench.timed.ceiling)
+    return timed_pass(bench.timed.ceiling, bench.timed.device, bench.timed.trainer.step)
 
 
 def load(bench: Workbench) -> Timing:
     """Go through the loader's next epoch and do nothing with it."""
-    return _alone(_next_epoch(bench.timed))
+    return alone(_next_epoch(bench.timed))
 
 
 def finish(bench: Workbench) -> None:
@@ -103,22 +103,27 @@ def _next_epoch(timed: Timed) -> Batches:
     return ending(timed.loader, len(timed.ceiling))
 
 
-def _alone(loader: Batches) -> Timing:
+def alone(loader: Batches) -> Timing:
+    """Go through batches and do nothing with them."""
     laps: list[int] = []
-    samples, stamp = 0, time.perf_counter_ns
+    sizes: list[int] = []
+    stamp = time.perf_counter_ns
     began = asked = stamp()
     for _, labels in loader:
         received = stamp()
         laps += (asked, received, received, received)
-        samples += len(labels)
+        sizes.append(len(labels))
         asked = stamp()
     ended = stamp()
-    return timing(laps, began, ended, ended, samples)
+    return timing(Readings(laps, began, ended, ended), sizes)
 
 
-def _train(timed: Timed, batches: Batches) -> Timing:
-    made = run_pass(batches, timed.device, timed.trainer.step)
-    return timing(made.laps, made.started_ns, made.exhausted_ns, made.ended_ns, made.samples)
+def timed_pass(batches: Batches, device: Accelerator, step: Step) -> Timing:
+    """Take a step on each batch, and return where the time went."""
+    made = run_pass(batches, device, step)
+    readings = Readings(made.laps, made.started_ns, made.exhausted_ns, made.ended_ns)
+    done = device.steps(made.laps[2::4], made.laps[3::4])
+    return timing(readings, made.sizes, done.idle_ns, done.computing_ns)
 
 
 def _batch(source: Source, start: int, size: int, device: Accelerator) -> tuple[Tensor, Tensor]:

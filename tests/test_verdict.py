@@ -1,0 +1,208 @@
+"""From evidence to causes: arithmetic of shares, the rules that divide loading, and the words."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from loaderproof.loaders.registry import load
+from loaderproof.suite.diagnosis import stages_report
+from loaderproof.suite.diagnosis.evidence import (
+    ALONE,
+    CEILING,
+    COLD,
+    PLAIN,
+    REPLAY,
+    WARM,
+    Activity,
+    Evidence,
+    Role,
+    epoch_s,
+    steady_s,
+)
+from loaderproof.suite.diagnosis.verdict import Cause, Verdict, fetch_stall, judge, portions
+from loaderproof.suite.statistics import Ratio
+from loaderproof.suite.timeline import Timing
+
+BATCHES, BLOCKS = 100, 6
+IDLE = Role(running=0.05, device=0.0, cpu=0.05, demand=0.05)
+BUSY = Role(running=1.0, device=0.0, cpu=1.0, demand=1.0)
+WAITING = Role(running=0.05, device=0.9, cpu=0.05, demand=0.05)
+
+
+def passed(step_ms: float, first_ms: float = 0.0, tail_ms: float = 0.0, waits=None) -> Timing:
+    """Return a pass of so many milliseconds a step."""
+    seconds = (step_ms * BATCHES + first_ms + tail_ms) / 1e3
+    each = np.full(BATCHES, step_ms / 1e3, np.float32) if waits is None else waits
+    return Timing(
+        seconds=seconds,
+        first_batch_s=first_ms / 1e3,
+        exhausted_s=tail_ms / 1e3,
+        ending_s=tail_ms / 1e3,
+        tail_s=tail_ms / 1e3,
+        wait_s=0.0,
+        transfer_s=0.0,
+        compute_s=0.0,
+        measured_s=seconds,
+        computing_s=None,
+        samples=64 * BATCHES,
+        batches=BATCHES,
+        measured_samples=64 * (BATCHES - 1),
+        waits=each,
+        stalls=each,
+    )
+
+
+def evidence(
+    main: Role = IDLE, workers=(), spread: float = 0.001, late_ms=0.05, beside=0.0, **arms
+) -> Evidence:
+    """Return evidence in which each block differs a little from the others."""
+    generator = np.random.default_rng(7)
+    arms = {CEILING: passed(2.0), REPLAY: passed(2.0), ALONE: passed(10.0), **arms}
+    found = Evidence("a loader", "emulated 2 ms step", len(workers), BATCHES, cores=2.0)
+    found.activity = Activity(1.0, main, list(workers), beside, late_ms, [])
+    for arm, one in arms.items():
+        found.passes[arm] = [
+            replace(one, seconds=one.seconds * (1 + spread * generator.normal())) for _ in range(BLOCKS)
+        ]
+    return found
+
+
+def test_epoch_is_first_batch_steps_and_end():
+    """A pass that was cut off after some steps tells how long a whole epoch takes."""
+    part = passed(2.0, first_ms=30, tail_ms=10)
+
+    assert 0.002 == pytest.approx(steady_s(part))
+    assert 0.03 + 0.002 * 1_000 + 0.01 == pytest.approx(epoch_s(part, 1_000))
+
+
+def test_shares_add_up():
+    """Whatever was measured, the shares of all causes add up to the whole, in each block."""
+    found = evidence(workers=[BUSY, WAITING], spread=0.3, **{WARM: passed(10, 50, 5), PLAIN: passed(12)})
+
+    assert np.ones(BLOCKS) == pytest.approx(sum(portions(found).values()))
+
+
+@pytest.mark.parametrize(
+    ("found", "cause", "percent"),
+    [
+        (evidence(main=BUSY, **{WARM: passed(10)}), Cause.PREPARATION, 80),
+        (evidence(main=WAITING, **{WARM: passed(10)}), Cause.FETCH, 80 * 0.9 / 0.95),
+        (
+            evidence(workers=[WAITING, WAITING], **{WARM: passed(10), PLAIN: passed(20)}),
+            Cause.FETCH,
+            80 * 0.9 / 0.95,
+        ),
+        (evidence(workers=[BUSY, BUSY], **{WARM: passed(10), PLAIN: passed(20)}), Cause.PREPARATION, 80),
+        (evidence(workers=[BUSY, IDLE], **{WARM: passed(10), PLAIN: passed(2)}), Cause.STRAGGLERS, 80 * 0.95),
+        (
+            evidence(main=BUSY, workers=[IDLE, IDLE], **{WARM: passed(10), PLAIN: passed(2)}),
+            Cause.HAND_OVER,
+            80,
+        ),
+        (evidence(**{WARM: passed(2, first_ms=200), REPLAY: passed(2)}), Cause.START_UP, 50),
+        (evidence(main=BUSY, **{WARM: passed(8), REPLAY: passed(8)}), Cause.TRANSFER, 75),
+        (
+            evidence(main=replace(BUSY, cpu=2.0, demand=16.0), **{WARM: passed(10)}),
+            Cause.OVER_SUBSCRIPTION,
+            80 * 14 / 16,
+        ),
+        (evidence(main=BUSY, beside=0.9, late_ms=5.0, **{WARM: passed(10)}), Cause.GIL, 80),
+        (evidence(**{WARM: passed(2), ALONE: passed(0.5)}), Cause.COMPUTE, 100),
+        (evidence(**{WARM: passed(2.04), ALONE: passed(1.8)}), Cause.NONE, 2),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Cause) else "",
+)
+def test_cause_is_found_with_its_cost(found, cause, percent):
+    """Each pattern of evidence has one cause, at the share of the time that follows from its figures."""
+    verdict = judge(found)
+
+    assert (cause, pytest.approx(percent, abs=1.0)) == (verdict.cause, verdict.cost.percent)
+    assert verdict.cost.low - 1 < percent < verdict.cost.high + 1
+
+
+def test_late_threads_in_another_library_are_no_matter_of_the_lock():
+    """Threads that compute without the interpreter's lock prepare; they do not wait for it."""
+    assert (
+        Cause.PREPARATION is judge(evidence(main=BUSY, beside=1.5, late_ms=0.1, **{WARM: passed(10)})).cause
+    )
+
+
+def test_one_slow_batch_in_eight_is_a_straggler():
+    """Batches that take many times the usual one, and most of all the waiting, are told from slow ones."""
+    waits = np.where(np.arange(BATCHES) % 8 == 7, 0.1, 0.001).astype(np.float32)
+    slow = passed(waits.mean() * 1e3, waits=waits)
+
+    assert Cause.STRAGGLERS is judge(evidence(main=BUSY, **{WARM: slow})).cause
+
+
+def test_bunches_of_equal_workers_are_no_stragglers():
+    """Two equal workers deliver in pairs, so every second wait is none; nobody is slower than the other."""
+    waits = np.where(np.arange(BATCHES) % 2, 0.0, 0.02).astype(np.float32)
+    found = evidence(workers=[BUSY, BUSY], **{WARM: passed(10, waits=waits), PLAIN: passed(18)})
+
+    assert Cause.PREPARATION is judge(found).cause
+
+
+def test_wide_intervals_are_no_evidence():
+    """What lies between nothing and much is not called either."""
+    assert Cause.UNKNOWN is judge(evidence(spread=0.2, **{WARM: passed(2.15)})).cause
+
+
+def test_two_blocks_are_no_evidence():
+    """However clear it looks, two blocks decide nothing."""
+    found = evidence(main=BUSY, **{WARM: passed(10)})
+    found.passes = {arm: passes[:2] for arm, passes in found.passes.items()}
+
+    assert Cause.UNKNOWN is judge(found).cause
+
+
+def test_without_a_look_loading_is_preparation():
+    """Where the kernel does not tell what processes do, nothing is said of disks or locks."""
+    found = evidence(main=BUSY, **{WARM: passed(10)})
+    found.activity = None
+
+    assert (Cause.PREPARATION, None) == (judge(found).cause, judge(found).second)
+
+
+def test_cold_files_add_to_an_epoch():
+    """The fetch stall is the time that dropped files add, as a share of the epoch without."""
+    found = evidence(**{WARM: passed(10), COLD: passed(15)})
+
+    assert 50 == pytest.approx(fetch_stall(found).percent, abs=0.5)
+
+
+def said(found: Evidence, verdict: Verdict | None = None) -> str:
+    """Return what a person reads."""
+    return stages_report.text(found, verdict or judge(found), load("torch_dataloader").description)
+
+
+def test_words_name_cause_cost_and_remedy():
+    """The text begins with the cause and its cost, and ends with what to change, by the adapter's options."""
+    found = evidence(workers=[BUSY, BUSY], **{WARM: passed(2, first_ms=200), PLAIN: passed(1.5)})
+
+    lines = said(found).splitlines()
+
+    assert lines[0].startswith("  start-up costs 49.6 % (")
+    assert any("try persistent_workers=True; --loader-tune measures what it brings" in line for line in lines)
+
+
+def test_words_say_which_number_of_workers_is_faster():
+    """A number of workers is recommended only if its interval lies above this one's."""
+    found = evidence(workers=[BUSY, BUSY], **{WARM: passed(10), PLAIN: passed(20)})
+    found.speeds = {0: Ratio(0.5, 0.45, 0.55), 4: Ratio(1.6, 1.5, 1.7)}
+    assert "num_workers=4 brings 1.60x here (1.50 to 1.70)" in said(found)
+
+    found.speeds[4] = Ratio(1.6, 0.9, 2.8)
+    assert "leave num_workers=2: no other number is faster here (0: 0.50x, 4: 1.60x)" in said(found)
+
+
+def test_data_are_plain():
+    """What goes into files has no infinities, which JSON does not know."""
+    found = evidence(main=BUSY, **{WARM: passed(10)})
+    found.passes = {arm: passes[:1] for arm, passes in found.passes.items()}
+
+    data = stages_report.as_data(found, judge(found), load("torch_dataloader").description)
+
+    assert ("not enough evidence", None) == (data["cause"], data["cost"]["high"])
+    assert 9 == len(data["shares"])
