@@ -97,7 +97,7 @@ def _boxes(node: _Node, scale: _Scale, left: float, level: int) -> Iterator[str]
     )
     for child in sorted(node.children.values(), key=lambda one: one.label):
         yield from _boxes(child, scale, left, level + 1)
-        pass
+        left += child.count / scale.total
 
 
 def _colour(label: str) -> str:
