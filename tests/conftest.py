@@ -12,6 +12,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+# The runs of pytest that tests start are no workers of this one.
+for variable in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+    del os.environ[variable]
 # Modules that tests share lie beside them.
 sys.path.insert(0, str(Path(__file__).parent))
 
