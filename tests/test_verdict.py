@@ -144,6 +144,15 @@ def test_bunches_of_equal_workers_are_no_stragglers():
     assert Cause.PREPARATION is judge(found).cause
 
 
+def test_idle_workers_are_no_stragglers():
+    """Where nobody is busy most of the time, nobody waits for the one that is busy a little longer."""
+    little = [replace(IDLE, running=0.15, cpu=0.15, demand=0.15), IDLE]
+
+    assert (
+        Cause.STRAGGLERS is not judge(evidence(workers=little, **{WARM: passed(10), PLAIN: passed(12)})).cause
+    )
+
+
 def test_wide_intervals_are_no_evidence():
     """What lies between nothing and much is not called either."""
     assert Cause.UNKNOWN is judge(evidence(spread=0.2, **{WARM: passed(2.15)})).cause

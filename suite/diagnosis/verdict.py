@@ -58,8 +58,8 @@ _CROWD = 2.0
 _LATE_MS = 1.0
 # Python threads beside the main one that use so much of what their process uses do the loader's work.
 _BESIDE = 0.3
-# The others are idle so much more of the time than the slowest worker.
-_IDLE = 0.35
+# The slowest worker is busy so much of the time, and the others are idle so much more of it.
+_ENGAGED, _IDLE = 0.5, 0.35
 # Batches that take so many times the median one, and together so much of all waits.
 _LONG, _CONCENTRATED = 3.0, 0.5
 
@@ -167,7 +167,7 @@ def _slow_worker(seen: Activity | None) -> float:
         return 0.0
     *others, slowest = sorted(worker.active for worker in seen.workers)
     idle = 1 - float(np.mean(others)) / slowest
-    return idle if idle > _IDLE and slowest > seen.main.active else 0.0
+    return idle if idle > _IDLE and slowest > max(_ENGAGED, seen.main.active) else 0.0
 
 
 def _slow_batches(found: Evidence) -> float:

@@ -12,7 +12,7 @@ from loaderproof.loaders.contract import Source
 from loaderproof.model.accelerator import Accelerator, accelerator
 from loaderproof.model.training import Batches, Trainer
 from loaderproof.suite.answers import Run
-from loaderproof.suite.experiments.rounds import Ceiling
+from loaderproof.suite.experiments.rounds import ceiling
 from loaderproof.suite.experiments.workbench import Workbench, close, start_epoch
 from loaderproof.suite.observation import Scenario
 
@@ -38,7 +38,7 @@ def run(bench: Workbench, training: Scenario, testing: Scenario, device: str) ->
 def run_ceiling(bench: Workbench, training: Scenario, testing: Scenario, device: str) -> Run:
     """Do the same on batches that lie on the device already."""
     there = accelerator(device)
-    ceilings = [Ceiling(bench.source(scenario), scenario.request, there) for scenario in (training, testing)]
+    ceilings = [ceiling(bench, scenario, there) for scenario in (training, testing)]
     return _run(bench.source(training), training, ceilings, there)
 
 

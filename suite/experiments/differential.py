@@ -15,13 +15,13 @@ import numpy as np
 from torch import Tensor
 
 from loaderproof.loaders.contract import Loader
+from loaderproof.loaders.function import untried
 from loaderproof.model.accelerator import Accelerator, accelerator
-from loaderproof.model.training import Trainer
 from loaderproof.suite.diagnosis import evidence
 from loaderproof.suite.diagnosis.evidence import Activity, Role
 from loaderproof.suite.experiments.activity import PROC, Watching
 from loaderproof.suite.experiments.heartbeat import Heartbeat
-from loaderproof.suite.experiments.rounds import Ceiling, alone, timed_pass
+from loaderproof.suite.experiments.rounds import alone, ceiling, timed_pass
 from loaderproof.suite.experiments.workbench import Workbench, close, start_epoch
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.timeline import Timing
@@ -45,20 +45,18 @@ class Arms:
     def __init__(self, bench: Workbench, scenario: Scenario, device: str) -> None:
         source = bench.fresh_source(scenario)
         self.device: Accelerator = accelerator(device)
-        self.trainer = Trainer(
-            source.image_shape, source.num_classes, self.device, seed=scenario.request.seed
-        )
-        ceiling = Ceiling(source, scenario.request, self.device)
-        self.batches, self.steps = len(ceiling), len(ceiling)
+        own = ceiling(bench, scenario, self.device)
+        self.trainer = own.trainer(source, scenario.request, self.device)
+        self.batches = self.steps = len(own)
         self.loader = bench.open(source, scenario.request)
         self.without = self._without_workers(bench, scenario)
-        self.directory = bench.prepare(source).directory
+        self.directory = bench.prepare(source).directory if untried(bench.adapter).on_disk else Path()
         self.files: list[str] = []
         self.epoch = 0
         self._bystanders = _sleepers()
         self._calibrate()
         self._sources: dict[str, Iterable[Any]] = {
-            evidence.CEILING: ceiling,
+            evidence.CEILING: own,
             evidence.REPLAY: Replay(self._kept, self.batches),
             evidence.WARM: self.loader,
             evidence.COLD: self.loader,

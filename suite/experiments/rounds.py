@@ -25,25 +25,27 @@ _CEILING_BATCHES = 16
 class Timed:
     """An open loader, the device it feeds, and the ceiling beside it."""
 
-    def __init__(self, source: Source, loader: Loader, request: Request, device: Accelerator) -> None:
-        self.loader, self.device = loader, device
-        self.trainer = Trainer(source.image_shape, source.num_classes, device, seed=request.seed)
-        self.ceiling = Ceiling(source, request, device)
+    def __init__(self, bench: Workbench, scenario: Scenario, loader: Loader, device: str) -> None:
+        self.loader, self.device = loader, accelerator(device)
+        self.ceiling = ceiling(bench, scenario, self.device)
+        self.trainer = self.ceiling.trainer(bench.source(scenario), scenario.request, self.device)
         self.epoch = 0
 
 
 class Ceiling:
-    """As many batches as an epoch has, of the same sizes, that lie on the device already."""
+    """As many batches as an epoch has, of the same sizes, that lie on the device already.
 
-    def __init__(self, source: Source, request: Request, device: Accelerator) -> None:
-        count, size = len(source), request.batch_size
+    Args:
+        batches: the first ones, of full size; they come again and again.
+        count: samples in an epoch.
+        request: says how they are batched.
+    """
+
+    def __init__(self, batches: list[tuple[Tensor, Tensor]], count: int, request: Request) -> None:
+        size, self._batches = request.batch_size, batches
         self._sizes = [size] * (count // size) + (
             [count % size] if count % size and not request.drop_last else []
         )
-        self._batches = [
-            _batch(source, start, size, device)
-            for start in range(0, min(count, _CEILING_BATCHES * size), size)
-        ]
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -51,6 +53,27 @@ class Ceiling:
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for (images, labels), size in zip(itertools.cycle(self._batches), self._sizes):
             yield (images, labels) if len(labels) == size else (images[:size], labels[:size])
+
+    def trainer(self, source: Source, request: Request, device: Accelerator) -> Trainer:
+        """Return a network for such batches; a loader over its own data need not keep the shape of their truth."""
+        *_, channels, height, width = (*source.image_shape[2:], *source.image_shape[:2])
+        if self._batches and self._batches[0][0].ndim == 4:
+            channels, height, width = self._batches[0][0].shape[1:]
+        return Trainer((height, width, channels), source.num_classes, device, seed=request.seed)
+
+
+def ceiling(bench: Workbench, scenario: Scenario, device: Accelerator) -> Ceiling:
+    """Return the ceiling of a scenario: batches of its source, or of a loader's own data."""
+    source, request = bench.source(scenario), scenario.request
+    if bench.own_data:
+        with bench.opened(scenario) as loader:
+            first = [(batch[0], batch[1]) for batch in itertools.islice(loader, _CEILING_BATCHES)]
+        full = [batch for batch in first if len(batch[1]) == request.batch_size] or first
+        batches = [(device.put(images), device.put(labels)) for images, labels in full]
+    else:
+        starts = range(0, min(len(source), _CEILING_BATCHES * request.batch_size), request.batch_size)
+        batches = [_batch(source, start, request.batch_size, device) for start in starts]
+    return Ceiling(batches, len(source), request)
 
 
 def start(bench: Workbench, scenario: Scenario, device: str) -> Setup:
@@ -61,7 +84,7 @@ def start(bench: Workbench, scenario: Scenario, device: str) -> Setup:
     began = time.perf_counter()
     loader = bench.open(source, scenario.request)
     opened = time.perf_counter() - began
-    bench.timed = timed = Timed(source, loader, scenario.request, accelerator(device))
+    bench.timed = timed = Timed(bench, scenario, loader, device)
     # What a library brought with it need not be looked through before every round.
     gc.collect()
     gc.freeze()

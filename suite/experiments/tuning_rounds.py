@@ -16,7 +16,7 @@ from loaderproof.loaders.contract import Loader
 from loaderproof.model.accelerator import accelerator
 from loaderproof.model.training import Batches, Trainer
 from loaderproof.suite.answers import Setup
-from loaderproof.suite.experiments.rounds import Ceiling, timed_pass
+from loaderproof.suite.experiments.rounds import ceiling, timed_pass
 from loaderproof.suite.experiments.workbench import Workbench, close, ending, start_epoch
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.timeline import Timing
@@ -38,7 +38,7 @@ class Settings:
         source = bench.fresh_source(scenario)
         self.device = accelerator(device)
         self.trainer = Trainer(source.image_shape, source.num_classes, self.device, scenario.request.seed)
-        self.ceiling = Ceiling(source, scenario.request, self.device)
+        self.ceiling = ceiling(bench, scenario, self.device)
         self.samples = len(source)
         self.loader = self
         self._open: dict[int, Loader] = {}

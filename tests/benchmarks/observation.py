@@ -18,7 +18,7 @@ from loaderproof.loaders import Request
 from loaderproof.model.accelerator import accelerator
 from loaderproof.suite.blocks import ceiling_first
 from loaderproof.suite.experiments import recorder
-from loaderproof.suite.experiments.rounds import Ceiling
+from loaderproof.suite.experiments.rounds import ceiling
 from loaderproof.suite.experiments.workbench import Workbench
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.statistics import paired_ratio
@@ -72,7 +72,7 @@ def pairs(loader, fingerprint, number: int) -> tuple[list[float], list[float]]:
 
 def alone(bench: Workbench, scenario: Scenario, times: int) -> list[float]:
     """Return how many samples a second are observed when they lie in memory."""
-    batches = Ceiling(bench.source(scenario), scenario.request, accelerator("cpu"))
+    batches = ceiling(bench, scenario, accelerator("cpu"))
     fingerprint = bench.catalogue(scenario).fingerprint
     speeds = []
     for _ in range(times):
