@@ -102,5 +102,7 @@ def _execute(path: Path) -> ModuleType:
 
 def _importable(folder: Path) -> None:
     if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+        # A checkout of this project holds a folder of the package's name that is not the whole package.
+        hides_us = (folder / __package__.partition(".")[0]).is_dir()
+        sys.path.insert(len(sys.path) if hides_us else 0, str(folder))
         importlib.invalidate_caches()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,9 @@ import pytest
 # The runs of pytest that tests start are no workers of this one.
 for variable in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
     del os.environ[variable]
+# A shell that starts this in the background has it ignore Ctrl-C, and so would everything started here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Modules that tests share lie beside them.
 sys.path.insert(0, str(Path(__file__).parent))
 

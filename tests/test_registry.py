@@ -286,3 +286,14 @@ def test_a_missing_library_names_the_extra(extra, command):
 def test_an_installed_library_is_no_obstacle():
     """A loader whose libraries are there is not refused."""
     assert registry.require(Description(name="mine", requires=("json",))) is None
+
+
+@pytest.mark.parametrize(("beside", "first"), [("other", True), ("loaderproof", False)])
+def test_folders_come_first_unless_they_hide_this_package(folder, beside, first):
+    """The folder of a loader is looked through first, but not one that holds a folder of this package's name."""
+    (folder / beside).mkdir()
+    (folder / "mine.py").write_text(MAKE)
+
+    opened("mine.py:make")
+
+    assert str(folder) == sys.path[0 if first else -1]
