@@ -56,7 +56,8 @@ class Reporter:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the tables."""
-        from loaderproof.suite import standing, table  # noqa: PLC0415 - collecting alone needs neither
+        from loaderproof.suite import standing, table  # noqa: PLC0415 - collecting alone needs none of these
+        from loaderproof.suite.diagnosis import difference  # noqa: PLC0415
 
         terminal = terminalreporter._tw  # noqa: SLF001 - its width and colours have no public name
         look = {"width": terminal.fullwidth, "colour": terminal.hasmarkup}
@@ -65,14 +66,19 @@ class Reporter:
             ("the article's experiment", table.article(article, **look) if article else ""),
             ("could not be checked", table.unchecked(loaders)),
             ("times", table.details(loaders, **look) if self._config.get_verbosity() > 0 else ""),
-            ("loaders", table.loaders(loaders, **look) if any(row.owed or row.training for row in loaders) else ""),
+            (
+                "loaders",
+                table.loaders(loaders, **look) if any(row.owed or row.training for row in loaders) else "",
+            ),
         ):
             if text:
                 terminalreporter.section(title)
                 terminalreporter.write_line(text)
-        for title, texts in _told(self._reports).items():
-            terminalreporter.section(title)
-            terminalreporter.write_line("\n\n".join(texts))
+        told = {title: "\n\n".join(texts) for title, texts in _told(self._reports).items()}
+        for title, text in (told | {"differences": difference.text(self._reports)}).items():
+            if text:
+                terminalreporter.section(title)
+                terminalreporter.write_line(text)
 
     def _say(self, text: str) -> None:
         if self._terminal and self._config.get_verbosity() >= 0:

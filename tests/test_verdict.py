@@ -1,12 +1,14 @@
 """From evidence to causes: arithmetic of shares, the rules that divide loading, and the words."""
 
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from loaderproof.loaders.registry import load
-from loaderproof.suite.diagnosis import stages_report
+from loaderproof.suite.diagnosis import difference, stages_report
 from loaderproof.suite.diagnosis.evidence import (
     ALONE,
     CEILING,
@@ -204,6 +206,40 @@ def test_words_say_which_number_of_workers_is_faster():
 
     found.speeds[4] = Ratio(1.6, 0.9, 2.8)
     assert "leave num_workers=2: no other number is faster here (0: 0.50x, 4: 1.60x)" in said(found)
+
+
+def report(found: Evidence, trained_s: float | None = None) -> SimpleNamespace:
+    """Return what pytest would report of a loader that was diagnosed, and perhaps timed."""
+    about = load("torch_dataloader").description
+    noted = [("loader", found.loader), ("loader_verdict", stages_report.as_data(found, judge(found), about))]
+    timed = {"seconds": {"value": trained_s, "low": 0.9 * (trained_s or 0), "high": 1.1 * (trained_s or 0)}}
+    noted += [("loader_train", timed)] if trained_s else []
+    return SimpleNamespace(when="call", user_properties=noted)
+
+
+def test_difference_is_told_cause_by_cause():
+    """What another loader takes more or less than the best plain one is the sum over causes, and timed apart."""
+    plain = evidence(spread=0, **{WARM: passed(3, first_ms=100), REPLAY: passed(2)})
+    plain.loader = "torch_dataloader-2workers"
+    other = evidence(spread=0, **{WARM: passed(2, first_ms=20), REPLAY: passed(2)})
+    other.loader = "another"
+
+    lines = difference.text([report(plain, 0.4), report(other, 0.22)]).splitlines()
+
+    assert (
+        "an epoch of another beside one of torch_dataloader-2workers: -180.0 ms (-180.0 to -180.0)"
+        == lines[0]
+    )
+    assert any(re.fullmatch(r" +start-up +-(79|78)\.\d ms .*", line) for line in lines)
+    assert any(re.fullmatch(r" +together +-180\.0 ms", line) for line in lines)
+    assert any(re.fullmatch(r" +timed apart +-180\.0 ms \(-225\.7 to -134\.3\), .*", line) for line in lines)
+
+
+def test_one_loader_differs_from_none():
+    """A run with one loader, or without a plain PyTorch one, has no differences to tell."""
+    found = evidence(**{WARM: passed(3)})
+
+    assert "" == difference.text([report(found)]) == difference.text([report(found), report(found)])
 
 
 def test_data_are_plain():

@@ -23,7 +23,7 @@ from loaderproof.suite.observation import Scenario
 # Blocks are measured until there are enough and so many seconds are over; if they do not decide, until
 # the later limit. Causes are estimated, not tested, so looking at them early costs no level.
 _LEAST, _MOST = 6, 40
-_ENOUGH_S, _AT_MOST_S = 6.0, 20.0
+_ENOUGH_S, _AT_MOST_S = 5.0, 20.0
 _PATIENCE = 10
 # A look at the stacks that is long enough for shares within a few points.
 _STACKS_S, _STACKS_RATE = 2, 100

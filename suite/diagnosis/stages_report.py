@@ -12,7 +12,7 @@ from loaderproof.loaders.contract import Description
 from loaderproof.suite.diagnosis import evidence as arms
 from loaderproof.suite.diagnosis.advice import advice, observations
 from loaderproof.suite.diagnosis.evidence import Evidence
-from loaderproof.suite.diagnosis.verdict import LOADING, Cause, Share, Verdict
+from loaderproof.suite.diagnosis.verdict import LOADING, Cause, Share, Verdict, costs
 
 _MEANING = {
     Cause.COMPUTE: "the device computes",
@@ -88,6 +88,10 @@ def as_data(found: Evidence, judgement: Verdict, about: Description) -> dict[str
         "cost": _finite(judgement.cost),
         "second": judgement.second and _finite(judgement.second),
         "shares": [_finite(one) for one in judgement.shares],
+        "costs": {
+            name: {"ms": ms, "half": half if math.isfinite(half) else None}
+            for name, (ms, half) in costs(found).items()
+        },
         "measured": observations(found),
         "advice": advice(found, judgement, about),
         "workers": {str(count): asdict(speed) for count, speed in found.speeds.items()},

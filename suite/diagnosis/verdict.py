@@ -128,6 +128,13 @@ def portions(found: Evidence) -> dict[Cause, np.ndarray]:
     return parts | {cause: loading * weight for cause, weight in weights(found).items()}
 
 
+def costs(found: Evidence) -> dict[str, tuple[float, float]]:
+    """Return the ms that each cause costs in an epoch, and `all` of them, with half the interval's width."""
+    epoch_ms = 1e3 * _epochs(found, arms.WARM)
+    parts = {str(cause): interval(part * epoch_ms) for cause, part in portions(found).items()}
+    return parts | {"all": interval(epoch_ms)}
+
+
 def weights(found: Evidence) -> dict[Cause, float]:
     """Return how the time of loading divides among its causes; the weights add up to 1."""
     split = dict.fromkeys(LOADING, 0.0)
@@ -225,11 +232,16 @@ def _makers(seen: Activity | None) -> Sequence[Role]:
 
 def share(cause: Cause, values: np.ndarray) -> Share:
     """Return the mean of a share over blocks, with Student's t interval."""
-    mean = 100 * float(values.mean())
-    if values.size == 1:
-        return Share(cause, mean, -math.inf, math.inf)
-    half = student_quantile(values.size - 1) * 100 * float(values.std(ddof=1)) / math.sqrt(values.size)
+    mean, half = interval(100 * values)
     return Share(cause, mean, mean - half, mean + half)
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """Return the mean over blocks, and half the width of its 95 % interval (Student's t)."""
+    if values.size == 1:
+        return float(values[0]), math.inf
+    half = student_quantile(values.size - 1) * float(values.std(ddof=1)) / math.sqrt(values.size)
+    return float(values.mean()), half
 
 
 def _epochs(found: Evidence, arm: str) -> np.ndarray:

@@ -27,7 +27,7 @@ from loaderproof.suite.observation import Scenario
 from loaderproof.suite.timeline import Timing
 
 # A pass is cut off after so long, if it has made so many steps by then.
-_PASS_S, _LEAST_STEPS = 1.0, 24
+_PASS_S, _LEAST_STEPS = 0.5, 24
 # Own batches that are kept for the replay.
 _KEPT = 16
 _LOOK_S, _LOOK_PASSES = 1.0, 200
