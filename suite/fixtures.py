@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -56,12 +55,7 @@ def session_of(config: pytest.Config) -> Session:
 def _rows(config: pytest.Config) -> list[Case]:
     """Return the article's rows for those loaders that are judged in this run."""
     by_spec = {case.spec: case for case in session_of(config).cases()}
-    vision = importlib.util.find_spec("torchvision")
-    rows = [
-        row
-        for row in article_rows.ROWS
-        if row.spec in by_spec and (vision or "torchvision" not in row.options)
-    ]
+    rows = [row for row in article_rows.ROWS if row.spec in by_spec]
     return [replace(by_spec[row.spec], label=row.label, variant="", workers=row.workers) for row in rows]
 
 

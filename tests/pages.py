@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conftest import SuiteRun
-from test_broken_loaders import FILES, LOADERS, Name, judge, promised_by, sweep
+from test_broken_loaders import CUDA, FILES, LOADERS, OF_CUDA, Name, judge, promised_by, sweep
 
 from loaderproof.suite import conformance
 
@@ -25,6 +25,7 @@ BROKEN = "../../tests/broken_loaders"
 # In the order in which they stand in a docstring.
 PARTS = ("Why", "Reports", "Causes", "Remedy")
 OPTIONAL = {"Reports"}
+UNSEEN = "On a CUDA device alone; `python tests/pages.py {name}` there puts a failure on this page."
 ROWS = tuple(f"  {row} " for row in ("loader", "request", "where", "expected", "got", "likely", "about"))
 
 
@@ -78,13 +79,13 @@ def page(one: Property, loaders: Iterable[Name], report: str) -> str:
     Args:
         one: the property.
         loaders: the broken loaders that fail it: file and name.
-        report: the failure of one of them.
+        report: the failure of one of them; empty if none was seen, as there was no device to see it on.
     """
     owed = f"promises {', '.join(f'`{name}`' for name in one.promises)}" if one.promises else "is a loader"
     parts = {heading: text[:1].upper() + text[1:] for heading, text in one.parts.items()}
     texts = {
         "Why": parts.get("Why", ""),
-        "When it fails": f"```\n{report}\n```" if report else "",
+        "When it fails": f"```\n{report}\n```" if report else UNSEEN.format(name=one.name),
         "Usual causes": parts.get("Causes", ""),
         "Remedy": parts.get("Remedy", ""),
         "Public reports": _links(one.parts.get("Reports", "")),
@@ -156,11 +157,13 @@ def main(asked: list[str]) -> None:
     """Write every page anew, with new failures on those that are asked for; on all if none is."""
     loaders = broken()
     shown = {name: found[0] for name, found in loaders.items() if not asked or name in asked}
+    shown = {name: loader for name, loader in shown.items() if CUDA or loader[0] != OF_CUDA}
     failures = reports(set(shown.values()))
     found = {name: shortened(failures[loader][name]) for name, loader in shown.items()}
     for one in properties():
-        report = found.get(one.name) or report_on((FOLDER / f"{one.name}.md").read_text(encoding="utf-8"))
-        (FOLDER / f"{one.name}.md").write_text(page(one, loaders[one.name], report), encoding="utf-8")
+        file = FOLDER / f"{one.name}.md"
+        before = report_on(file.read_text(encoding="utf-8")) if file.exists() else ""
+        file.write_text(page(one, loaders[one.name], found.get(one.name) or before), encoding="utf-8")
     for gone in {file.stem for file in FOLDER.glob("*.md")} - {one.name for one in properties()} - {"README"}:
         (FOLDER / f"{gone}.md").unlink()
     (FOLDER / "README.md").write_text(index(properties()), encoding="utf-8")
