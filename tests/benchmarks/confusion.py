@@ -1,6 +1,6 @@
 """How often is the verdict right? Loaders with planted bottlenecks, each judged again and again.
 
-    python tests/benchmarks/confusion.py [--times 20] [--only NAME ...]
+    python tests/benchmarks/confusion.py [--times 20] [--first 1] [--only NAME ...]
 
 Each time in a new process. Prints how often each cause was named for each planted bottleneck, and
 exits with 1 if fewer than 95 % of all verdicts are right.
@@ -29,10 +29,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--first", type=int, default=1, help="seed of the first time")
     parser.add_argument("--only", nargs="+", choices=PLANTED, default=list(PLANTED), metavar="NAME")
     asked = parser.parse_args()
     named: dict[str, Counter[Cause]] = {name: Counter() for name in asked.only}
-    for turn in range(1, asked.times + 1):
+    for turn in range(asked.first, asked.first + asked.times):
         for name in asked.only:
             began = time.monotonic()
             verdict = verdict_on(name, turn)
