@@ -101,7 +101,9 @@ def article(rows: Sequence[ArticleRow], width: int, *, colour: bool) -> str:
     if any(row.figures["shortened"] for row in rows):
         caption += "; so short a run is mostly the start of workers: --loader-samples all runs it whole"
     if not article_rows.AS_PUBLISHED:
-        caption += "\nwithout torchvision, so samples become tensors by the adapter's own means, which are faster"
+        caption += (
+            "\nwithout torchvision, so samples become tensors by the adapter's own means, which are faster"
+        )
     return _draw(_ARTICLE, [_article(row) for row in rows], caption, width, colour=colour)
 
 

@@ -93,7 +93,7 @@ def test_memory_is_found_where_it_is_held(ask, workers):
     assert max(held.main, held.workers) <= held.tree <= held.main + held.workers
     assert max(workers, 1) * HELD_MIB * MIB <= held.tree - held.before
     assert (workers * HELD_MIB * MIB <= held.workers) if workers else (0 == held.workers)
-    assert 3 <= held.samples
+    assert 1 <= held.samples
 
 
 def test_the_report_says_what_is_more():

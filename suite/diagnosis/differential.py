@@ -14,6 +14,7 @@ from loaderproof.suite.diagnosis import pyspy, stacks
 from loaderproof.suite.diagnosis.cores import cores
 from loaderproof.suite.diagnosis.evidence import COLD, Evidence
 from loaderproof.suite.diagnosis.frames import stacks as stacks_of
+from loaderproof.suite.diagnosis.profiled import profiled
 from loaderproof.suite.diagnosis.sweep import sweep
 from loaderproof.suite.diagnosis.tuning import worker_counts
 from loaderproof.suite.diagnosis.verdict import LOADING, Cause, judge
@@ -110,16 +111,6 @@ def _look_at_stacks(subject: Judged, found: Evidence) -> None:
     """Find the functions in which loading spends its time, where py-spy is installed and allowed."""
     if not pyspy.tool():
         return
-    scenario = subject.timed_scenario()
     subject.progress("looks at the stacks")
-    recording = subject.ask(
-        "profiled_stacks:record",
-        Place(scenario),
-        times=_PATIENCE,
-        afresh=True,
-        scenario=scenario,
-        device=subject.session.settings.device,
-        seconds=_STACKS_S,
-        rate=_STACKS_RATE,
-    )
+    recording = profiled(subject, "profiled_stacks:record", seconds=_STACKS_S, rate=_STACKS_RATE)
     found.hot = stacks.hottest(stacks_of(recording.raw, recording.pid))

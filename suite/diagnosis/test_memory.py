@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from loaderproof.suite.diagnosis import memory
+from loaderproof.suite.diagnosis.profiled import profiled
 from loaderproof.suite.diagnosis.recordings import Allocations
-from loaderproof.suite.judged import Judged, Place
+from loaderproof.suite.judged import Judged
 
 SECTION = "memory: what a loader's processes hold"
 SECONDS = 3.0
-_PATIENCE = 10
 
 
 @pytest.mark.diagnosis
 def test_memory(subject: Judged) -> None:
     """The loader trains once unprofiled, while its memory is looked at, and once with memray beside it."""
-    held = _ask(subject, "held", seconds=SECONDS)
+    held = profiled(subject, "profiled_memory:held", seconds=SECONDS)
     parts = [memory.report_held(held) if held else memory.NOT_TOLD]
     if held:
         subject.note("memory", vars(held))
@@ -28,23 +27,9 @@ def test_memory(subject: Judged) -> None:
         subject.tell(SECTION, "\n\n".join([*parts, memory.NOT_INSTALLED]))
         pytest.skip(memory.NOT_INSTALLED)
     with tempfile.TemporaryDirectory(prefix="loaderproof-") as folder:
-        found: list[Allocations] = _ask(subject, "allocations", folder=folder)
+        found: list[Allocations] = profiled(subject, "profiled_memory:allocations", folder=folder)
         parts += [memory.report_allocations(found, subject.case.workers), _pictures(subject, found)]
     subject.tell(SECTION, "\n\n".join(parts))
-
-
-def _ask(subject: Judged, experiment: str, **more: object) -> Any:
-    """Run an experiment in a process of its own: what others left behind is not this loader's."""
-    scenario = subject.timed_scenario()
-    return subject.ask(
-        f"profiled_memory:{experiment}",
-        Place(scenario),
-        times=_PATIENCE,
-        afresh=True,
-        scenario=scenario,
-        device=subject.session.settings.device,
-        **more,
-    )
 
 
 def _pictures(subject: Judged, found: list[Allocations]) -> str:

@@ -6,14 +6,14 @@ import pytest
 
 from loaderproof.suite.diagnosis import flame, pyspy, stacks
 from loaderproof.suite.diagnosis.frames import stacks as stacks_of
+from loaderproof.suite.diagnosis.profiled import profiled
 from loaderproof.suite.diagnosis.recordings import Recording
-from loaderproof.suite.judged import Judged, Place
+from loaderproof.suite.judged import Judged
 
 SECTION = "stacks: what each thread did, in percent of its time"
 SECONDS = 5
 # In a second; more would slow down what is looked at.
 RATE = 100
-_PATIENCE = 10
 
 
 @pytest.mark.diagnosis
@@ -22,16 +22,7 @@ def test_stacks(subject: Judged) -> None:
     if not pyspy.tool():
         _skip(subject, pyspy.NOT_INSTALLED)
     scenario = subject.timed_scenario()
-    recording: Recording = subject.ask(
-        "profiled_stacks:record",
-        Place(scenario),
-        times=_PATIENCE,
-        afresh=True,
-        scenario=scenario,
-        device=subject.session.settings.device,
-        seconds=SECONDS,
-        rate=RATE,
-    )
+    recording: Recording = profiled(subject, "profiled_stacks:record", seconds=SECONDS, rate=RATE)
     found = stacks_of(recording.raw, recording.pid)
     if not found:
         _skip(subject, pyspy.trouble(recording.said))

@@ -18,6 +18,7 @@ from loaderproof.suite.experiments import states
 from loaderproof.suite.experiments.resumption import failed, resumed_after
 from loaderproof.suite.experiments.runs import limited, places_of, rest_of
 from loaderproof.suite.experiments.workbench import Workbench, close, start_epoch
+from loaderproof.suite.experiments.wrapped import Wrapped
 from loaderproof.suite.observation import Scenario
 
 _POLL_S = 0.03
@@ -78,28 +79,16 @@ def _changed_by_loading(bench: Workbench, scenario: Scenario, saved: Saved) -> b
     return states.pack(state) != before
 
 
-class Counting(Source):
+class Counting(Wrapped):
     """A source that counts how often a sample is read, in this process."""
 
     def __init__(self, source: Source) -> None:
-        self.name, self.image_shape, self.num_classes = source.name, source.image_shape, source.num_classes
+        super().__init__(source)
         self.reads = 0
-        self._source = source
-
-    def __len__(self) -> int:
-        return len(self._source)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
         self.reads += 1
-        return self._source[index]
-
-    def key(self, index: int) -> str:
-        """Return the file name of one sample."""
-        return self._source.key(index)
-
-    @property
-    def fingerprint(self) -> str:
-        return self._source.fingerprint
+        return super().__getitem__(index)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 from loaderproof.loaders.contract import Source
+from loaderproof.suite.experiments.wrapped import Wrapped
 
 # Of few samples more are slow: of twelve, with one in two, all but the last ones are quick in one epoch
 # of 315 (13 / 2**12), and only then nothing shows.
@@ -15,7 +16,7 @@ _ONE_IN, _ONE_IN_FEW, _FEW = 8, 2, 32
 _PAUSE_S = 0.004
 
 
-class Jittery(Source):
+class Jittery(Wrapped):
     """The same samples; reading one takes a moment longer, by chance and whatever the seed.
 
     Args:
@@ -23,21 +24,10 @@ class Jittery(Source):
     """
 
     def __init__(self, source: Source) -> None:
-        self.name, self.image_shape, self.num_classes = source.name, source.image_shape, source.num_classes
-        self._source = source
+        super().__init__(source)
         self._one_in = _ONE_IN_FEW if len(source) <= _FEW else _ONE_IN
-
-    def __len__(self) -> int:
-        return len(self._source)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
         if secrets.randbelow(self._one_in) == 0:
             time.sleep(_PAUSE_S)
-        return self._source[index]
-
-    def key(self, index: int) -> str:
-        return self._source.key(index)
-
-    @property
-    def fingerprint(self) -> str:
-        return self._source.fingerprint
+        return super().__getitem__(index)

@@ -25,6 +25,7 @@ from loaderproof.suite.experiments import recorder
 from loaderproof.suite.experiments.busy import busy
 from loaderproof.suite.experiments.poisoning import told
 from loaderproof.suite.experiments.workbench import Workbench, ending, start_epoch
+from loaderproof.suite.experiments.wrapped import Wrapped
 from loaderproof.suite.observation import Epoch, Scenario
 
 # Long enough for every worker to have loaded what it may load ahead, and to be idle.
@@ -166,30 +167,19 @@ def spawned(bench: Workbench, scenario: Scenario) -> Pass:
         multiprocessing.set_start_method(usual, force=True)
 
 
-class Counted(Source):
+class Counted(Wrapped):
     """A source that counts, over all processes, how many samples are read from it."""
 
     def __init__(self, source: Source, tally: Path) -> None:
-        self.name, self.image_shape, self.num_classes = source.name, source.image_shape, source.num_classes
-        self._source, self._tally = source, tally
-
-    def __len__(self) -> int:
-        return len(self._source)
+        super().__init__(source)
+        self._tally = tally
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
-        sample = self._source[index]
+        sample = super().__getitem__(index)
         # One byte a sample: writes at the end of a file do not overwrite each other.
         with self._tally.open("ab", buffering=0) as tally:
             tally.write(b".")
         return sample
-
-    def key(self, index: int) -> str:
-        """Return the file name that the sample has in the source."""
-        return self._source.key(index)
-
-    @property
-    def fingerprint(self) -> str:
-        return self._source.fingerprint
 
 
 def read_ahead(bench: Workbench, scenario: Scenario) -> int:

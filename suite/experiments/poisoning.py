@@ -16,32 +16,26 @@ from loaderproof.suite import leftovers
 from loaderproof.suite.answers import Outcome, Skipped
 from loaderproof.suite.experiments import recorder
 from loaderproof.suite.experiments.workbench import Workbench, close, ending
+from loaderproof.suite.experiments.wrapped import Wrapped
 from loaderproof.suite.observation import Observation, Scenario
 
 
-class Poisoned(Source):
+class Poisoned(Wrapped):
     """A source whose sample at one place raises."""
 
     def __init__(self, source: Source, place: int, error: Exception) -> None:
+        super().__init__(source)
         self.name = f"{source.name}, poisoned at {place}"
-        self.image_shape, self.num_classes = source.image_shape, source.num_classes
-        self._source, self._place, self._error = source, place, error
-
-    def __len__(self) -> int:
-        return len(self._source)
+        self._place, self._error = place, error
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
         if index == self._place:
             raise self._error
-        return self._source[index]
-
-    def key(self, index: int) -> str:
-        """Return the file name that the sample has in the source."""
-        return self._source.key(index)
+        return super().__getitem__(index)
 
     @property
     def fingerprint(self) -> str:
-        return f"poisoned-{self._source.fingerprint}"
+        return f"poisoned-{super().fingerprint}"
 
 
 ERRORS: dict[str, Callable[[str], Exception]] = {
