@@ -140,3 +140,22 @@ def test_dropped_files_are_read_anew(tmp_path):
     differential.drop_caches([str(path), str(tmp_path / "missing")])
 
     assert before == path.read_bytes()
+
+
+def test_workers_of_several_passes_are_seen_while_they_live():
+    """Workers that are started anew in each pass are as busy as they were while they were there."""
+    busy, brief = {"looks": 100, "running": 95, "device": 0}, {"looks": 5, "running": 0, "device": 0}
+    found = {
+        "seconds": 1.0,
+        "root": 1,
+        "looks": 200,
+        "processes": {"1": {"looks": 200, "running": 20, "device": 0}, "2": busy, "3": busy, "4": brief},
+        "threads": [{"pid": 2, "main": True, "cpu_s": 0.4, "queued_s": 0.1, "looks": {}}],
+        "files": [],
+    }
+
+    seen = differential.activity(found, [])
+
+    assert 0.1 == seen.main.running
+    assert [0.95, 0.95] == [worker.running for worker in seen.workers]
+    assert (0.8, 1.0) == (seen.workers[0].cpu, seen.workers[0].demand)

@@ -13,6 +13,7 @@ from loaderproof.suite.diagnosis.evidence import (
     ALONE,
     CEILING,
     COLD,
+    PINNED,
     PLAIN,
     REPLAY,
     WARM,
@@ -104,6 +105,8 @@ def test_shares_add_up():
         ),
         (evidence(**{WARM: passed(2, first_ms=200), REPLAY: passed(2)}), Cause.START_UP, 50),
         (evidence(main=BUSY, **{WARM: passed(8), REPLAY: passed(8)}), Cause.TRANSFER, 75),
+        (evidence(**{WARM: passed(8), REPLAY: passed(8), PINNED: passed(4)}), Cause.PINNING, 50),
+        (evidence(**{WARM: passed(8), REPLAY: passed(8), PINNED: passed(7)}), Cause.TRANSFER, 62.5),
         (
             evidence(main=replace(BUSY, cpu=2.0, demand=16.0), **{WARM: passed(10)}),
             Cause.OVER_SUBSCRIPTION,
@@ -136,6 +139,14 @@ def test_one_slow_batch_in_eight_is_a_straggler():
     slow = passed(waits.mean() * 1e3, waits=waits)
 
     assert Cause.STRAGGLERS is judge(evidence(main=BUSY, **{WARM: slow})).cause
+
+
+def test_batches_that_come_a_few_at_a_time_are_no_stragglers():
+    """A pool of processes that hands over three batches at a time has no slow one among them."""
+    waits = np.where(np.arange(BATCHES) % 3, 0.0001, 0.03).astype(np.float32)
+    slow = passed(waits.mean() * 1e3, waits=waits)
+
+    assert Cause.STRAGGLERS is not judge(evidence(main=BUSY, **{WARM: slow})).cause
 
 
 def test_bunches_of_equal_workers_are_no_stragglers():
@@ -250,4 +261,4 @@ def test_data_are_plain():
     data = stages_report.as_data(found, judge(found), load("torch_dataloader").description)
 
     assert ("not enough evidence", None) == (data["cause"], data["cost"]["high"])
-    assert 9 == len(data["shares"])
+    assert 10 == len(data["shares"])

@@ -22,6 +22,9 @@ _ADVICE: dict[Cause, tuple[str, ...]] = {
         "hand over fewer bytes: uint8 instead of float32, converted and scaled on the device",
         "make batches contiguous, and no larger than the network takes",
     ),
+    Cause.PINNING: (
+        "have batches lie in pinned memory: pin_memory=True in a DataLoader, or tensor.pin_memory()",
+    ),
     Cause.START_UP: ("do what workers need to begin once, before the first epoch, or when it is first used",),
     Cause.FETCH: (
         "read larger pieces, one after the other, instead of one file for each sample",
@@ -50,7 +53,8 @@ _ADVICE: dict[Cause, tuple[str, ...]] = {
 }
 # Options by which adapters do something about a cause.
 _OPTIONS: dict[Cause, tuple[str, ...]] = {
-    Cause.TRANSFER: ("pin_memory", "on_device"),
+    Cause.TRANSFER: ("on_device",),
+    Cause.PINNING: ("pin_memory",),
     Cause.START_UP: ("persistent_workers",),
     Cause.FETCH: ("cache", "prefetch_factor", "autotune", "file"),
     Cause.PREPARATION: ("cache", "autotune"),

@@ -12,7 +12,7 @@ from loaderproof.loaders.contract import Promise
 from loaderproof.suite.blocks import orders
 from loaderproof.suite.diagnosis import pyspy, stacks
 from loaderproof.suite.diagnosis.cores import cores
-from loaderproof.suite.diagnosis.evidence import COLD, Evidence
+from loaderproof.suite.diagnosis.evidence import Evidence
 from loaderproof.suite.diagnosis.frames import stacks as stacks_of
 from loaderproof.suite.diagnosis.profiled import profiled
 from loaderproof.suite.diagnosis.sweep import sweep
@@ -66,13 +66,10 @@ def compare(
         label: of the loader; decides the order of the arms, too.
         say: shows how far it is.
     """
-    setup = ask("differential:start", scenario=scenario, device=device)
+    name, batches = ask("differential:start", scenario=scenario, device=device)
     say("looks at the loader alone")
-    seen, has_files = ask("differential:look")
-    found = Evidence(
-        label, setup["device"], scenario.request.num_workers, setup["batches"], cores(), activity=seen
-    )
-    arms = [*setup["arms"], *([COLD] if has_files else [])]
+    seen, arms = ask("differential:look")
+    found = Evidence(label, name, scenario.request.num_workers, batches, cores(), activity=seen)
     began = time.monotonic()
     for order in orders(len(arms), _MOST, zlib.crc32(label.encode())):
         say(f"block {found.blocks + 1}")

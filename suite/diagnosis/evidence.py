@@ -8,7 +8,8 @@ from loaderproof.suite.diagnosis.stacks import Hot
 from loaderproof.suite.statistics import Ratio
 from loaderproof.suite.timeline import Timing
 
-CEILING, REPLAY, WARM, COLD, PLAIN, ALONE = "ceiling", "replay", "warm", "cold", "without workers", "alone"
+CEILING, REPLAY, PINNED = "ceiling", "replay", "replay from pinned memory"
+WARM, COLD, PLAIN, ALONE = "warm", "cold", "without workers", "alone"
 
 
 def steady_s(made: Timing) -> float:

@@ -17,6 +17,7 @@ from loaderproof.suite.diagnosis.verdict import LOADING, Cause, Share, Verdict, 
 _MEANING = {
     Cause.COMPUTE: "the device computes",
     Cause.TRANSFER: "batches go to the device",
+    Cause.PINNING: "batches go to the device by way of memory that is not pinned",
     Cause.START_UP: "the first batch of an epoch, and its end",
     Cause.FETCH: "waiting for disk, network or clock",
     Cause.PREPARATION: "decoding, transforming, collating",
@@ -65,7 +66,7 @@ def _about(found: Evidence) -> str:
 
 
 def _shows(one: Share) -> bool:
-    return one.cause not in LOADING or one.percent >= 0.5
+    return one.cause not in (*LOADING, Cause.PINNING) or one.percent >= 0.5
 
 
 def _hot(found: Evidence, judgement: Verdict) -> list[str]:

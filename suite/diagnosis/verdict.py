@@ -2,6 +2,7 @@
 
     epoch = compute (T1: batches that lie on the device)
           + transfer (the loader's own batches, replayed from memory, less T1)
+            + pinning (what of that goes away if they lie in pinned memory)
           + start-up (the first batch of an epoch and its end, beyond what any batch takes)
           + loading (the rest), divided among causes by what the loader's processes did meanwhile
 
@@ -29,6 +30,7 @@ class Cause(StrEnum):
     UNKNOWN = "not enough evidence"
     COMPUTE = "accelerator"
     TRANSFER = "transfer"
+    PINNING = "pinning"
     START_UP = "start-up"
     FETCH = "fetch"
     PREPARATION = "preparation"
@@ -60,8 +62,8 @@ _LATE_MS = 1.0
 _BESIDE = 0.3
 # The slowest worker is busy so much of the time, and the others are idle so much more of it.
 _ENGAGED, _IDLE = 0.5, 0.35
-# Batches that take so many times the median one, and together so much of all waits.
-_LONG, _CONCENTRATED = 3.0, 0.5
+# Batches that take so many times the median one, are at most so many of all, and together take so much of all waits.
+_LONG, _FEW, _CONCENTRATED = 3.0, 0.2, 0.5
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,13 @@ def judge(found: Evidence) -> Verdict:
 def portions(found: Evidence) -> dict[Cause, np.ndarray]:
     """Return each cause's share of an epoch's time, one value a block; they add up to 1."""
     epoch, ceiling, replay = (_epochs(found, arm) for arm in (arms.WARM, arms.CEILING, arms.REPLAY))
+    pinned = _epochs(found, arms.PINNED) if arms.PINNED in found.passes else replay
     starting = _starting(found, arms.WARM) - _starting(found, arms.REPLAY)
     starting = np.clip(starting, 0, np.maximum(epoch - replay, 0))
     parts = {
         Cause.COMPUTE: ceiling / epoch,
-        Cause.TRANSFER: (replay - ceiling) / epoch,
+        Cause.TRANSFER: (pinned - ceiling) / epoch,
+        Cause.PINNING: (replay - pinned) / epoch,
         Cause.START_UP: starting / epoch,
     }
     loading = (epoch - replay - starting) / epoch
@@ -183,7 +187,10 @@ def _slow_batches(found: Evidence) -> float:
     if not found.passes.get(arms.PLAIN) and found.workers:
         return 0.0  # batches that several workers make at the same time come in bunches
     median = float(np.median(waits))
-    beyond = np.where(waits > _LONG * median, waits - median, 0)
+    long = waits > _LONG * median
+    if long.mean() > _FEW:
+        return 0.0  # so do batches that other processes make a few at a time
+    beyond = np.where(long, waits - median, 0)
     part = float(beyond.sum() / max(waits.sum(), 1e-12))
     return part if part > _CONCENTRATED else 0.0
 

@@ -31,6 +31,8 @@ _PASS_S, _LEAST_STEPS = 0.5, 24
 # Own batches that are kept for the replay.
 _KEPT = 16
 _LOOK_S, _LOOK_PASSES = 1.0, 200
+# Of the life of the worker that was seen longest.
+_LIFE = 0.25
 
 
 class Arms:
@@ -49,7 +51,7 @@ class Arms:
         self.trainer = own.trainer(source, scenario.request, self.device)
         self.batches = self.steps = len(own)
         self.loader = bench.open(source, scenario.request)
-        self.without = self._without_workers(bench, scenario)
+        self.without: Loader | None = None
         self.directory = bench.prepare(source).directory if untried(bench.adapter).on_disk else Path()
         self.files: list[str] = []
         self.epoch = 0
@@ -61,18 +63,21 @@ class Arms:
             evidence.WARM: self.loader,
             evidence.COLD: self.loader,
             evidence.ALONE: self.loader,
-            evidence.PLAIN: self.without or self.loader,
         }
+        self._may_go_without_workers = lambda: _without_workers(bench, scenario)
 
-    @staticmethod
-    def _without_workers(bench: Workbench, scenario: Scenario) -> Loader | None:
-        if not scenario.request.num_workers:
-            return None
-        request = replace(scenario.request, num_workers=0)
-        try:
-            return bench.open(bench.fresh_source(scenario), request)
-        except Exception:  # noqa: BLE001  # options that make sense with workers only; then nothing is compared
-            return None
+    def names(self) -> list[str]:
+        """Return which arms there are, once it has been looked at the loader alone: twins would be in the picture."""
+        self.without = self._may_go_without_workers()
+        if self.without is not None:
+            self._sources[evidence.PLAIN] = self.without
+        if self.device.device.type == "cuda" and not any(
+            part.is_cuda or part.is_pinned() for part in self._kept[0]
+        ):
+            pinned = [tuple(part.pin_memory() for part in batch) for batch in self._kept]
+            self._sources[evidence.PINNED] = Replay(pinned, self.batches)
+        cold = self.files or _below(self.directory)
+        return [arm for arm in self._sources if arm != evidence.COLD or cold]
 
     def _calibrate(self) -> None:
         """Keep the first batches, and find out how many steps fit into a pass."""
@@ -81,7 +86,7 @@ class Arms:
         began = time.perf_counter()
         for number, batch in enumerate(self.loader):
             if number < _KEPT:
-                self._kept.append(tuple(part.clone() for part in batch[:2]))
+                self._kept.append(tuple(_copy(part) for part in batch[:2]))
             if time.perf_counter() - began > 2 * _PASS_S and number >= _LEAST_STEPS:
                 each = (time.perf_counter() - began) / (number + 1)
                 self.steps = min(self.batches, max(_LEAST_STEPS, int(_PASS_S / each)))
@@ -155,19 +160,31 @@ class Replay:
         return itertools.islice(itertools.cycle(self.kept), self.batches)
 
 
-def start(bench: Workbench, scenario: Scenario, device: str) -> dict[str, Any]:
-    """Open everything that is compared; return the number of batches, and which arms there are."""
+def _copy(part: Tensor) -> Tensor:
+    copy = part.clone()
+    return copy.pin_memory() if part.is_pinned() else copy
+
+
+def _without_workers(bench: Workbench, scenario: Scenario) -> Loader | None:
+    if not scenario.request.num_workers:
+        return None
+    request = replace(scenario.request, num_workers=0)
+    try:
+        return bench.open(bench.fresh_source(scenario), request)
+    except Exception:  # noqa: BLE001  # options that make sense with workers only; then nothing is compared
+        return None
+
+
+def start(bench: Workbench, scenario: Scenario, device: str) -> tuple[str, int]:
+    """Open a loader to be compared; return the name of the device, and the number of batches in an epoch."""
     finish(bench)
     bench.timed = arms = Arms(bench, scenario, device)
-    names = [evidence.CEILING, evidence.REPLAY, evidence.WARM, evidence.ALONE]
-    names += [evidence.PLAIN] if arms.without is not None else []
-    return {"batches": arms.batches, "arms": names, "device": arms.device.name}
+    return arms.device.name, arms.batches
 
 
-def look(bench: Workbench) -> tuple[Activity | None, bool]:
-    """Look at the loader running alone; tell, too, whether it reads files that can be made cold."""
-    seen = bench.timed.look()
-    return seen, bool(bench.timed.files or _below(bench.timed.directory))
+def look(bench: Workbench) -> tuple[Activity | None, list[str]]:
+    """Look at the loader running alone; return that, and which arms there are to compare."""
+    return bench.timed.look(), bench.timed.names()
 
 
 def run(bench: Workbench, arm: str) -> Timing:
@@ -203,11 +220,13 @@ def activity(found: dict[str, Any], late_s: list[float]) -> Activity:
     for thread in found["threads"]:
         beside += thread["cpu_s"] if str(thread["pid"]) == main and not thread["main"] else 0.0
     seconds = max(found["seconds"], 1e-9)
-    roles = {pid: _role(pid, found) for pid in found["processes"]}
+    lives = {pid: seen["looks"] for pid, seen in found["processes"].items() if pid != main}
+    # Those that were there for a short while, such as the last ones of a pass, tell little of the others.
+    workers = [pid for pid, looks in lives.items() if looks >= _LIFE * max(lives.values())]
     return Activity(
         seconds=seconds,
-        main=roles.pop(main),
-        workers=list(roles.values()),
+        main=_role(main, found),
+        workers=[_role(pid, found) for pid in workers],
         threads_cpu=beside / seconds,
         late_ms=1e3 * float(np.mean(late_s or [0.0])),
         files=found["files"],
@@ -215,12 +234,14 @@ def activity(found: dict[str, Any], late_s: list[float]) -> Activity:
 
 
 def _role(pid: str, found: dict[str, Any]) -> Role:
-    looks, seconds = found["processes"][pid], max(found["seconds"], 1e-9)
+    """Return what a process did, as shares of the time in which it was there."""
+    looks = found["processes"][pid]
+    seconds = max(found["seconds"] * looks["looks"] / found["looks"], 1e-9)
     threads = [thread for thread in found["threads"] if str(thread["pid"]) == pid]
     cpu = sum(thread["cpu_s"] for thread in threads)
     return Role(
-        running=looks["running"] / found["looks"],
-        device=looks["device"] / found["looks"],
+        running=looks["running"] / looks["looks"],
+        device=looks["device"] / looks["looks"],
         cpu=cpu / seconds,
         demand=(cpu + sum(thread["queued_s"] for thread in threads)) / seconds,
     )
