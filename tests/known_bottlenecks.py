@@ -10,7 +10,7 @@ from loaderproof.suite.subject import Subject
 
 FILE = Path(__file__).with_name("planted") / "bottlenecks.py"
 SAMPLES, TIMEOUT_S = 6_400, 300
-QUICK, SLOW = "emulated:2ms", "emulated:20ms"
+QUICK, SLOW = "emulated:2ms", "emulated:5ms"
 
 # Planted bottleneck: its loader, number of workers, device, and the cause that it is.
 PLANTED: dict[str, tuple[str, int, str, Cause]] = {
