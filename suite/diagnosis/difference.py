@@ -42,7 +42,9 @@ def text(reports: Iterable[pytest.TestReport]) -> str:
     Args:
         reports: of a run that may have looked for bottlenecks and timed training.
     """
-    notes = [dict(report.user_properties) for report in reports if report.when == "call"]
+    notes: list[dict[str, Any]] = [
+        dict(report.user_properties) for report in reports if report.when == "call"
+    ]
     verdicts = [note["loader_verdict"] for note in notes if "loader_verdict" in note]
     trained = {note["loader"]: note["loader_train"] for note in notes if "loader_train" in note}
     plain = [one for one in verdicts if one["loader"].partition("-")[0] == PLAIN]

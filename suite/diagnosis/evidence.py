@@ -95,3 +95,13 @@ class Evidence:
     def blocks(self) -> int:
         """Number of blocks."""
         return len(self.passes.get(WARM, ()))
+
+    @property
+    def granted(self) -> float:
+        """How much processor time the loader's processes got of what they wanted and could have had, 0 to 1.
+
+        What is missing, programs that are no part of the loader had.
+        """
+        roles = [self.activity.main, *self.activity.workers] if self.activity else []
+        wanted = min(sum(role.demand for role in roles), self.cores)
+        return min(sum(role.cpu for role in roles) / wanted, 1.0) if wanted else 1.0

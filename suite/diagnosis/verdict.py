@@ -59,9 +59,13 @@ _CROWD = 2.0
 # A thread that has to wait so long for the interpreter, in ms; its switch interval is 5 ms.
 _LATE_MS = 1.0
 # Python threads beside the main one that use so much of what their process uses do the loader's work.
-_BESIDE = 0.3
+BESIDE = 0.3
 # The slowest worker is busy so much of the time, and the others are idle so much more of it.
 _ENGAGED, _IDLE = 0.5, 0.35
+# Of the cores that the loader wanted, and that were there, it got less than so many.
+CROWDED_OUT = 0.8
+# A loader that alone is so many times as fast as the device keeps it busy on a quiet machine.
+_ROOM = 1.1
 # Batches that take so many times the median one, are at most so many of all, and together take so much of all waits.
 _LONG, _FEW, _CONCENTRATED = 3.0, 0.2, 0.5
 
@@ -87,7 +91,7 @@ class Verdict:
     Attributes:
         cause: the first cause.
         cost: its share; of UNKNOWN and NONE what all causes but compute cost.
-        second: the next one that costs anything, or None.
+        second: the next one that costs anything, or None; none for UNKNOWN.
         shares: of all causes, compute first; they add up to 100 %.
         evidence: what was measured, in sentences.
     """
@@ -105,15 +109,19 @@ def judge(found: Evidence) -> Verdict:
     shares = [share(cause, values) for cause, values in parts.items()]
     lost = share(Cause.NONE, 1 - parts[Cause.COMPUTE])
     causes = sorted((one for one in shares if one.cause is not Cause.COMPUTE), key=lambda one: -one.percent)
-    worst, second = causes[0], causes[1]
+    worst = causes[0]
+    second: Share | None = causes[1]
     cause, cost = worst.cause, worst
-    if found.blocks < LEAST_BLOCKS or (lost.low < 100 * MODERATE < lost.high and worst.low < 100 * MODERATE):
-        cause, cost = Cause.UNKNOWN, lost
-    elif lost.percent < 100 * MODERATE:
+    much = lost.percent >= 100 * MODERATE
+    unsure = lost.low < 100 * MODERATE < lost.high and worst.low < 100 * MODERATE
+    if found.blocks < LEAST_BLOCKS or unsure or (much and cause in LOADING and disturbed(found)):
+        cause, cost, second = Cause.UNKNOWN, lost, None
+    elif not much:
         ample = headspace(found) > HEADSPACE
         cause, cost = (Cause.COMPUTE, shares[0]) if ample else (Cause.NONE, lost)
         second = worst
-    return Verdict(cause, cost, second if second.low > 0 and second.percent > 1 else None, shares)
+    tells = second is not None and second.low > 0 and second.percent > 1
+    return Verdict(cause, cost, second if tells else None, shares)
 
 
 def portions(found: Evidence) -> dict[Cause, np.ndarray]:
@@ -167,6 +175,17 @@ def headspace(found: Evidence) -> float:
     return float(np.median(_steady(found, arms.CEILING)) / np.median(_steady(found, arms.ALONE)))
 
 
+def disturbed(found: Evidence) -> bool:
+    """Tell whether a loader that had room on a quiet machine fell behind as other programs had the cores.
+
+    Where the device is the processor itself, loading and computing take turns, and room says nothing.
+    """
+    running = max((one.running for one in _makers(found.activity)), default=0.0)
+    undisturbed = 1 - running * (1 - found.granted)  # as a part of the time that a batch took
+    crowded_out = found.device != "cpu" and found.granted < CROWDED_OUT
+    return crowded_out and headspace(found) > _ROOM * undisturbed
+
+
 def stragglers(found: Evidence) -> float:
     """Return the share of loading that a few workers or batches take beyond what all others take."""
     return max(_slow_worker(found.activity), _slow_batches(found))
@@ -183,7 +202,10 @@ def _slow_worker(seen: Activity | None) -> float:
 
 def _slow_batches(found: Evidence) -> float:
     """Return the share of the waits that is what a few batches take beyond the median."""
-    waits = np.concatenate([one.waits[1:] for one in found.passes.get(arms.PLAIN) or found.passes[arms.WARM]])
+    # A batch that is late only beside training is no matter of that batch.
+    waits = np.concatenate(
+        [one.waits[1:] for one in found.passes.get(arms.PLAIN) or found.passes[arms.ALONE]]
+    )
     if not found.passes.get(arms.PLAIN) and found.workers:
         return 0.0  # batches that several workers make at the same time come in bunches
     median = float(np.median(waits))
@@ -219,10 +241,14 @@ def hand_over(found: Evidence) -> float:
 
 
 def on_device(found: Evidence) -> float:
-    """Return the share of the time of those who make batches that went to waiting for disk, network or clock."""
+    """Return the share of the time of those who make batches that went to waiting for disk, network or clock.
+
+    What they waited for cores that other programs had is left out: it is no part of making batches.
+    """
     makers = _makers(found.activity)
-    active = sum(one.active for one in makers)
-    return sum(one.device for one in makers) / active if active else 0.0
+    device, running = (sum(getattr(one, what) for one in makers) for what in ("device", "running"))
+    running *= found.granted
+    return device / (device + running) if device else 0.0
 
 
 def held(found: Evidence) -> bool:
@@ -230,7 +256,7 @@ def held(found: Evidence) -> bool:
     seen = found.activity
     if seen is None or seen.workers or seen.late_ms < _LATE_MS:
         return False
-    return seen.threads_cpu > _BESIDE * seen.main.cpu
+    return seen.threads_cpu > BESIDE * seen.main.cpu
 
 
 def _makers(seen: Activity | None) -> Sequence[Role]:
@@ -264,4 +290,5 @@ def _starting(found: Evidence, arm: str) -> np.ndarray:
     usual = [float(np.mean(one.waits[1:])) if one.batches > 1 else 0.0 for one in found.passes[arm]]
     first = [one.first_batch_s - wait for one, wait in zip(found.passes[arm], usual, strict=True)]
     tail = [one.ending_s for one in found.passes[arm]]
-    return np.maximum(np.array(first), 0) + np.array(tail)
+    starting: np.ndarray = np.maximum(first, 0) + np.array(tail)
+    return starting

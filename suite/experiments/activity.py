@@ -31,6 +31,8 @@ _HELPERS = (
     b"py-spy",
 )
 _FILES_EVERY = 20
+# Between two pieces of work a thread may seem to rest.
+_RESTS = 3
 
 
 class Watcher:
@@ -147,6 +149,27 @@ def _data(path: str) -> list[str]:
     hidden = ("/dev/", "/proc/", "/sys/", "/usr/lib", "/usr/share/locale", sys.prefix, sys.base_prefix)
     plain = path.startswith("/") and not path.startswith(hidden) and ".so." not in path
     return [path] if plain and not path.endswith((*code, " (deleted)")) else []
+
+
+def settle(bystanders: set[int], at_most_s: float) -> None:
+    """Wait until this process and all that it started rest, as after a pass that was left before its end.
+
+    Args:
+        bystanders: threads whose sleeps say nothing.
+        at_most_s: some never rest.
+    """
+    deadline, rests = time.monotonic() + at_most_s, 0
+    while rests < _RESTS and time.monotonic() < deadline:
+        time.sleep(PERIOD_S)
+        rests = rests + 1 if _at_rest(bystanders) else 0
+
+
+def _at_rest(bystanders: set[int]) -> bool:
+    watcher = Watcher(os.getpid(), bystanders)
+    watcher.look()
+    seen = watcher.found()
+    others = [one for one in seen["threads"] if not (one["main"] and one["pid"] == seen["root"])]
+    return not any({"running", "device"} & one["looks"].keys() for one in others)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from loaderproof.loaders.contract import Loader
@@ -19,7 +20,7 @@ from loaderproof.loaders.function import untried
 from loaderproof.model.accelerator import Accelerator, accelerator
 from loaderproof.suite.diagnosis import evidence
 from loaderproof.suite.diagnosis.evidence import Activity, Role
-from loaderproof.suite.experiments.activity import PROC, Watching
+from loaderproof.suite.experiments.activity import PROC, Watching, settle
 from loaderproof.suite.experiments.heartbeat import Heartbeat
 from loaderproof.suite.experiments.rounds import alone, ceiling, timed_pass
 from loaderproof.suite.experiments.workbench import Workbench, close, start_epoch
@@ -31,6 +32,7 @@ _PASS_S, _LEAST_STEPS = 0.5, 24
 # Own batches that are kept for the replay.
 _KEPT = 16
 _LOOK_S, _LOOK_PASSES = 1.0, 200
+_SETTLE_S = 1.0
 # Of the life of the worker that was seen longest.
 _LIFE = 0.25
 
@@ -64,11 +66,11 @@ class Arms:
             evidence.COLD: self.loader,
             evidence.ALONE: self.loader,
         }
-        self._may_go_without_workers = lambda: _without_workers(bench, scenario)
+        self._bench, self._scenario = bench, scenario
 
     def names(self) -> list[str]:
         """Return which arms there are, once it has been looked at the loader alone: twins would be in the picture."""
-        self.without = self._may_go_without_workers()
+        self.without = _without_workers(self._bench, self._scenario)
         if self.without is not None:
             self._sources[evidence.PLAIN] = self.without
         if self.device.device.type == "cuda" and not any(
@@ -91,6 +93,7 @@ class Arms:
                 each = (time.perf_counter() - began) / (number + 1)
                 self.steps = min(self.batches, max(_LEAST_STEPS, int(_PASS_S / each)))
                 break
+        self._settle()
 
     def _next(self) -> int:
         self.epoch += 1
@@ -104,7 +107,15 @@ class Arms:
         if batches is self.loader or batches is self.without:
             start_epoch(batches, self._next())
         part = Part(batches, self.steps)
-        return alone(part) if arm == evidence.ALONE else timed_pass(part, self.device, self.trainer.step)
+        made = alone(part) if arm == evidence.ALONE else timed_pass(part, self.device, self.trainer.step)
+        if batches is self.loader or batches is self.without:
+            self._settle()
+        return made
+
+    def _settle(self) -> None:
+        """Let what was loaded ahead for a pass that was cut off be no part of the next one."""
+        if self.steps < self.batches:
+            settle(set(self._bystanders), _SETTLE_S)
 
     def look(self) -> Activity | None:
         """Go through the loader alone, while another process looks at it."""
@@ -130,6 +141,7 @@ class Arms:
             for number, _ in enumerate(iterator, 2):
                 if number == self.batches or (time.perf_counter() > deadline and number >= _LEAST_STEPS):
                     break
+        self._settle()
 
     def close(self) -> None:
         """Close the loaders."""
@@ -161,7 +173,12 @@ class Replay:
 
 
 def _copy(part: Tensor) -> Tensor:
-    copy = part.clone()
+    """Return a copy that is as slow to move: with the same strides, pinned if the tensor is."""
+    gapless = part.storage_offset() == 0 and part.untyped_storage().nbytes() == part.nbytes
+    if gapless or part.is_cuda or 0 in part.stride():  # a repeated axis has no memory of its own
+        copy = part.clone()
+    else:
+        copy = torch.empty_strided(part.size(), part.stride(), dtype=part.dtype).copy_(part)
     return copy.pin_memory() if part.is_pinned() else copy
 
 
