@@ -16,6 +16,7 @@ from loaderproof.loaders.contract import (
     ALL_PROMISES,
     Adapter,
     Description,
+    Deviation,
     Loader,
     Request,
     Source,
@@ -53,6 +54,15 @@ class TorchDataLoader(Adapter):
         summary="torch.utils.data.DataLoader over a map-style data set: the article's plain PyTorch",
         promises=ALL_PROMISES,
         requires=("torch",),
+        # Shown by `--loader-soak` alone.
+        deviations=(
+            Deviation(
+                "test_kept_batches_hold_no_descriptors",
+                "PyTorch shares tensors of workers by file descriptors, one for each, as long as they live",
+                "https://github.com/pytorch/pytorch/issues/973",
+                min_workers=1,
+            ),
+        ),
         variants={"": Variant(), "persistent": Variant(options={"persistent_workers": True}, min_workers=1)},
         uneven=Order.uneven,
         read_ahead=Options.prefetch_factor,
