@@ -186,3 +186,10 @@ def test_the_next_pass_waits_until_everything_rests(started):
     began = time.monotonic()
     activity.settle(set(), 0.5)
     assert 0.5 <= time.monotonic() - began < 5
+
+
+def test_where_there_is_no_such_kernel_nothing_is_told(monkeypatch, tmp_path):
+    """Where the kernel has no folder of threads, there are no sleepers to name, and no error."""
+    monkeypatch.setattr(differential, "PROC", tmp_path)
+
+    assert [] == differential._sleepers()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -93,14 +93,12 @@ class Verdict:
         cost: its share; of UNKNOWN and NONE what all causes but compute cost.
         second: the next one that costs anything, or None; none for UNKNOWN.
         shares: of all causes, compute first; they add up to 100 %.
-        evidence: what was measured, in sentences.
     """
 
     cause: Cause
     cost: Share
     second: Share | None
     shares: list[Share]
-    evidence: list[str] = field(default_factory=list)
 
 
 def judge(found: Evidence) -> Verdict:

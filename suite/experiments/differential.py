@@ -78,7 +78,7 @@ class Arms:
         ):
             pinned = [tuple(part.pin_memory() for part in batch) for batch in self._kept]
             self._sources[evidence.PINNED] = Replay(pinned, self.batches)
-        cold = self.files or _below(self.directory)
+        cold = hasattr(os, "posix_fadvise") and (self.files or _below(self.directory))
         return [arm for arm in self._sources if arm != evidence.COLD or cold]
 
     def _calibrate(self) -> None:
@@ -266,11 +266,9 @@ def _role(pid: str, found: dict[str, Any]) -> Role:
 
 def _sleepers() -> list[int]:
     """Return the threads that are there before a loader is asked for anything, but for the main one."""
-    return [
-        tid
-        for tid in (int(one.name) for one in (PROC / "self/task").iterdir())
-        if tid != threading.main_thread().native_id
-    ]
+    main, threads = threading.main_thread().native_id, PROC / "self/task"
+    # Only Linux has such a folder.
+    return [int(one.name) for one in threads.iterdir() if int(one.name) != main] if threads.is_dir() else []
 
 
 def _below(directory: Path) -> list[str]:
