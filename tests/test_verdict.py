@@ -205,6 +205,16 @@ def test_bunches_of_equal_workers_are_no_stragglers():
     assert Cause.PREPARATION is judge(found).cause
 
 
+@pytest.mark.parametrize(("granted", "cause"), [(0.5, Cause.PREPARATION), (1.0, Cause.STRAGGLERS)])
+def test_a_worker_that_others_keep_from_its_core_is_no_straggler(granted, cause):
+    """Of two workers one may have to wait for a core; only one that needs longer for its work is slow."""
+    slowest = Role(running=1.0, device=0.0, cpu=granted, demand=1.0)
+    other = Role(running=0.4, device=0.0, cpu=0.4, demand=0.4)
+    found = evidence(workers=[slowest, other], **{WARM: passed(10), PLAIN: passed(18)})
+
+    assert cause is judge(found).cause
+
+
 def test_idle_workers_are_no_stragglers():
     """Where nobody is busy most of the time, nobody waits for the one that is busy a little longer."""
     little = [replace(IDLE, running=0.15, cpu=0.15, demand=0.15), IDLE]

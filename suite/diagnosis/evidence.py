@@ -43,6 +43,12 @@ class Role:
         """Share of the time in which it did not wait for other processes."""
         return self.running + self.device
 
+    @property
+    def needed(self) -> float:
+        """The same without the waits for cores that others had."""
+        granted = min(self.cpu / self.demand, 1.0) if self.demand else 1.0
+        return self.running * granted + self.device
+
 
 @dataclass(frozen=True)
 class Activity:

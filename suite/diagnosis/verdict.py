@@ -193,8 +193,8 @@ def _slow_worker(seen: Activity | None) -> float:
     """Return how much of the time goes that one worker needs beyond the others, who wait for it."""
     if seen is None or len(seen.workers) < 2:
         return 0.0
-    *others, slowest = sorted(worker.active for worker in seen.workers)
-    idle = 1 - float(np.mean(others)) / slowest
+    *others, slowest = sorted(worker.needed for worker in seen.workers)
+    idle = 1 - float(np.mean(others)) / max(slowest, 1e-9)
     return idle if idle > _IDLE and slowest > max(_ENGAGED, seen.main.active) else 0.0
 
 
