@@ -14,6 +14,9 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
+# Variable of the environment: folders that come before those of the user's own modules.
+AHEAD = "LOADERPROOF_AHEAD"
+
 
 class NoModuleError(Exception):
     """There is no such module or file; the text says which are near."""
@@ -104,5 +107,10 @@ def _importable(folder: Path) -> None:
     if str(folder) not in sys.path:
         # A checkout of this project holds a folder of the package's name that is not the whole package.
         hides_us = (folder / __package__.partition(".")[0]).is_dir()
-        sys.path.insert(len(sys.path) if hides_us else 0, str(folder))
+        sys.path.insert(len(sys.path) if hides_us else _behind_those_ahead(), str(folder))
         importlib.invalidate_caches()
+
+
+def _behind_those_ahead() -> int:
+    ahead = os.environ.get(AHEAD, "").split(os.pathsep)
+    return max((place + 1 for place, folder in enumerate(sys.path) if folder in ahead and folder), default=0)

@@ -2,6 +2,7 @@
 
 from loaderproof.suite.fixtures import (
     case,
+    gatekeeper,
     pytest_collection_modifyitems,
     pytest_generate_tests,
     pytest_ignore_collect,
@@ -10,6 +11,7 @@ from loaderproof.suite.fixtures import (
 
 __all__ = [
     "case",
+    "gatekeeper",
     "pytest_collection_modifyitems",
     "pytest_generate_tests",
     "pytest_ignore_collect",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from loaderproof.suite import article_rows, options, own_data, turns
 from loaderproof.suite.judged import Judged, NotKept, repeat_command
 from loaderproof.suite.session import Case, Session
+
+if TYPE_CHECKING:
+    from loaderproof.suite.gate.keeper import Gatekeeper
 
 SESSION = pytest.StashKey[Session]()
 
@@ -23,7 +26,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     name = collection_path.stem.removeprefix("test_")
     if settings.request:
         return None if name == "search" else True
-    asked = {"search": bool(settings.search), "tune": settings.tune}
+    asked = {"search": bool(settings.search), "tune": settings.tune, "gate": bool(settings.gate)}
     asked |= {kind: kind in settings.profiles for kind in options.PROFILES}
     return None if asked.get(name, True) else True
 
@@ -88,6 +91,12 @@ def subject(request: pytest.FixtureRequest, case: Case) -> Judged:
         item.add_marker(pytest.mark.xfail(strict=True, raises=NotKept, reason=reason))
     command = _command(request.config, item.name, case)
     return Judged(session, case, test, _rule(item), command, item.user_properties)
+
+
+@pytest.fixture
+def gatekeeper(request: pytest.FixtureRequest) -> Gatekeeper:
+    """Return the gate of this run."""
+    return cast("Gatekeeper", request.config.pluginmanager.get_plugin(turns.GATEKEEPER))
 
 
 def _rule(item: pytest.Function) -> str:

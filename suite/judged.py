@@ -227,6 +227,7 @@ class Judged:
 _GUIDES = {
     "test_tune": "docs/tuning.md",
     "test_stages": "docs/bottlenecks.md",
+    **dict.fromkeys(("test_gate_measures", "test_gate_decides"), "docs/gate.md"),
     **dict.fromkeys(("test_stacks", "test_trace", "test_memory"), "docs/profiling.md"),
 }
 

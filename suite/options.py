@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loaderproof.suite.gate import choices
+from loaderproof.suite.gate.choices import Choices
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -51,6 +54,7 @@ class Settings:
         profiles: which kinds of profiles are taken, each in a run of its own.
         tune: whether the settings of each loader are swept.
         report: folder for files that a person opens.
+        gate: what the loaders are compared with, and how; None where nothing is gated.
     """
 
     loaders: tuple[str, ...]
@@ -67,6 +71,7 @@ class Settings:
     profiles: tuple[str, ...] = ()
     tune: bool = False
     report: Path = Path(_DEFAULTS["--loader-report"])
+    gate: Choices | None = None
 
 
 def add(parser: pytest.Parser) -> None:
@@ -149,8 +154,9 @@ def add(parser: pytest.Parser) -> None:
         "--loader-report",
         metavar="DIR",
         default=_DEFAULTS["--loader-report"],
-        help="folder for flame graphs, traces and other files (default: %(default)s)",
+        help="folder for flame graphs, traces, the gate's answer and other files (default: %(default)s)",
     )
+    choices.add(group)
     group.addoption(
         "--loader-isolation",
         choices=("process", "none"),
@@ -188,14 +194,16 @@ def read(config: pytest.Config) -> Settings:
         profiles=_profiles(config.getoption("--loader-profile")),
         tune=config.getoption("--loader-tune"),
         report=Path(config.getoption("--loader-report")),
+        gate=choices.read(config),
     )
 
 
 def given(config: pytest.Config) -> list[str]:
     """Return the options that differ from their defaults, but for the loaders, as words of a command."""
-    values = {option: str(config.getoption(option)) for option in _DEFAULTS}
+    defaults = _DEFAULTS | choices.DEFAULTS
+    values = {option: str(config.getoption(option)) for option in defaults}
     words = [
-        word for option, value in values.items() if value != _DEFAULTS[option] for word in (option, value)
+        word for option, value in values.items() if value != defaults[option] for word in (option, value)
     ]
     return words + [flag for flag in _FLAGS if config.getoption(flag)]
 

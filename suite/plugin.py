@@ -15,10 +15,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers, and refuse options that make no sense."""
-    options.read(config)
+    settings = options.read(config)
     config.addinivalue_line("markers", "promises(*promises): skip loaders that do not make these promises")
     config.addinivalue_line("markers", "diagnosis: find out where time goes, after everything that is timed")
     config.addinivalue_line("markers", "article: judge the rows of the article instead of each loader")
+    config.addinivalue_line("markers", "gate: measure a loader beside its base, after everything else")
+    config.addinivalue_line("markers", "decision: decide when all loaders were measured")
+
+    if settings.gate:
+        from loaderproof.suite.gate.keeper import Gatekeeper  # noqa: PLC0415 - only a run with a gate pays for it
+
+        config.pluginmanager.register(Gatekeeper(config, settings.gate), turns.GATEKEEPER)
 
 
 @pytest.hookimpl(trylast=True)

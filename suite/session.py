@@ -123,7 +123,7 @@ class Session:
         found = [
             case
             for spec in self._specs()
-            for case in cases_of(spec, self._describe(spec), self.settings.workers)
+            for case in cases_of(spec, self.describe(spec), self.settings.workers)
             # A run that names no loader is an overview of all of them, in minutes.
             if self.settings.loaders or not case.variant
         ]
@@ -153,8 +153,15 @@ class Session:
         left_out = self.left_out()
         return [name for name in registry.BUILTIN if name not in left_out]
 
-    def _describe(self, spec: str) -> Description:
-        """Ask built-in adapters here, which import nothing heavy, and all others in their own process."""
+    def describe(self, spec: str) -> Description:
+        """Return what an adapter promises.
+
+        Built-in adapters are asked here, as they import nothing heavy, and all others in their own process.
+
+        Raises:
+            LoaderError: it cannot be used here.
+            SubjectError: it came to nothing.
+        """
         built_in = spec in registry.BUILTIN
         description = registry.load(spec).description if built_in else self._ask_for_description(spec)
         registry.require(description)

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from multiprocessing import Pipe
 from typing import IO, Any, cast
 
 from loaderproof.suite.family import Family
+from loaderproof.suite.home import Home
 
 OUTPUT_LIMIT = 32 * 2**20
 _TAIL = 24 * 2**10
@@ -87,11 +87,13 @@ class Subject:
     Args:
         spec: built-in name, `module:attr` or `path.py:attr`.
         timeout_s: the longest that one experiment may take.
+        home: where its code comes from, if not from where this run's does.
     """
 
-    def __init__(self, spec: str, timeout_s: float) -> None:
+    def __init__(self, spec: str, timeout_s: float, home: Home | None = None) -> None:
         self.spec = spec
         self._timeout_s = timeout_s
+        self._home = home or Home()
         self._process: _Process | None = None
 
     def run(self, experiment: str, *, times: float = 1, **arguments: object) -> Any:
@@ -106,7 +108,7 @@ class Subject:
             SubjectError: the loader raised, died, hung or flooded its output. After the last
                 three the process is gone, and the next experiment gets a new one.
         """
-        self._process = self._process or _Process(self.spec)
+        self._process = self._process or _Process(self.spec, self._home)
         try:
             return self._process.ask(experiment, arguments, Limit(self._timeout_s, times))
         except Raised:
@@ -123,13 +125,13 @@ class Subject:
 
 
 class _Process:
-    def __init__(self, spec: str) -> None:
+    def __init__(self, spec: str, home: Home) -> None:
         self._family = Family()
         self._connection, theirs = Pipe()
         lifeline, self._lifeline = os.pipe()
         self._popen = subprocess.Popen(
             [
-                sys.executable,
+                home.python,
                 "-P",  # a folder called loaderproof where pytest was started must not hide the package
                 "-m",
                 "loaderproof.suite.worker",
@@ -142,7 +144,7 @@ class _Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env=self._family.environment,
+            env=self._family.environment | home.environment,
         )
         theirs.close()
         os.close(lifeline)

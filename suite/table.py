@@ -48,6 +48,8 @@ _ARTICLE = (
     "build",
     "work",
 )
+# Columns of words; so is the last of any table. All others hold figures.
+_WORDS = ("loader", "system", "measure")
 # Narrower than this, a table of so many columns is no table any more; a log file has no width at all.
 _NARROWEST = 140
 
@@ -59,7 +61,7 @@ def loaders(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
     # Said below: beside so many figures there is no room for words.
     notes = [f"{row.label} is not ranked: {row.reason}" for row in ordered if row.reason]
     caption = "\n".join([caption, *(notes if caption else [])])
-    return _draw(_LOADERS, [_loader(row) for row in ordered], caption, width, colour=colour)
+    return draw(_LOADERS, [_loader(row) for row in ordered], caption, width, colour=colour)
 
 
 def details(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
@@ -77,7 +79,7 @@ def details(rows: Sequence[Standing], width: int, *, colour: bool) -> str:
         for row in timed
         if row.break_even and 0 < row.break_even.low < math.inf
     ]
-    return _draw(_DETAILS, [_detail(row) for row in timed], "\n".join(lines), width, colour=colour)
+    return draw(_DETAILS, [_detail(row) for row in timed], "\n".join(lines), width, colour=colour)
 
 
 def unchecked(rows: Sequence[Standing]) -> str:
@@ -104,14 +106,15 @@ def article(rows: Sequence[ArticleRow], width: int, *, colour: bool) -> str:
         caption += (
             "\nwithout torchvision, so samples become tensors by the adapter's own means, which are faster"
         )
-    return _draw(_ARTICLE, [_article(row) for row in rows], caption, width, colour=colour)
+    return draw(_ARTICLE, [_article(row) for row in rows], caption, width, colour=colour)
 
 
-def _draw(columns: Sequence[str], rows: list[list[str]], caption: str, width: int, *, colour: bool) -> str:
+def draw(columns: Sequence[str], rows: list[list[str]], caption: str, width: int, *, colour: bool) -> str:
+    """Return a table as text for a terminal of some width, with a caption below."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     last = len(columns) - 1
     for number, column in enumerate(columns):
-        justify: Literal["left", "right"] = "left" if number in (0, last) else "right"
+        justify: Literal["left", "right"] = "left" if column in _WORDS or number == last else "right"
         # Figures stay on one line; what is said in the last column may take several.
         width_of_figures = 0 if number == last else max((len(row[number]) for row in rows), default=0)
         table.add_column(column, justify=justify, overflow="fold", min_width=width_of_figures)

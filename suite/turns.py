@@ -1,4 +1,4 @@
-"""In which order loaders are judged: one after the other, conformance first, then speed; the article last."""
+"""In which order loaders are judged: one by one, conformance before speed; then the article, and the gate."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ if TYPE_CHECKING:
 
 
 CONFORMANCE, SPEED, DIAGNOSIS, ARTICLE = "conformance", "speed", "diagnosis", "the article's experiment"
+GATE, DECISION = "gate", "the gate's decision"
+# Name of the plugin that keeps the gate of a run.
+GATEKEEPER = "loaderproof-gate"
 # A profile never runs before what is timed: what it starts may stay.
 _ORDER = (CONFORMANCE, SPEED, DIAGNOSIS)
+# After all loaders: the gate's level is shared by all that it measured.
+_AFTER = (ARTICLE, GATE, DECISION)
+# By their markers.
+_MARKED = {"article": ARTICLE, "diagnosis": DIAGNOSIS, "gate": GATE, "decision": DECISION}
 
 
 def case_of(item: pytest.Item) -> Case | None:
@@ -25,7 +32,7 @@ def case_of(item: pytest.Item) -> Case | None:
 
 def phase_of(item: pytest.Item) -> str:
     """Return the part of the suite that an item belongs to."""
-    for marker, phase in (("article", ARTICLE), ("diagnosis", DIAGNOSIS)):
+    for marker, phase in _MARKED.items():
         if item.get_closest_marker(marker):
             return phase
     return SPEED if "benchmark" in getattr(item, "fixturenames", ()) else CONFORMANCE
@@ -42,11 +49,12 @@ def take(items: list[pytest.Item]) -> list[str]:
     labels = {case.label: None for case in (case_of(items[place]) for place in places) if case}
     rank = {label: number for number, label in enumerate(labels)}
 
-    def turn(item: pytest.Item) -> tuple[bool, int, int]:
+    def turn(item: pytest.Item) -> tuple[int, int, int]:
         case, phase = case_of(item), phase_of(item)
-        if phase == ARTICLE:
-            return True, rank[case.label] if case else 0, 0
-        return False, rank[case.label] if case else 0, _ORDER.index(phase)
+        place = rank[case.label] if case else 0
+        if phase in _AFTER:
+            return 1 + _AFTER.index(phase), place, 0
+        return 0, place, _ORDER.index(phase)
 
     for place, item in zip(places, sorted((items[place] for place in places), key=turn), strict=True):
         items[place] = item

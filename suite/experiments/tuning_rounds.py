@@ -136,7 +136,7 @@ def _peak_of(bench: Workbench, scenario: Scenario, device: str) -> int | None:
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)  # gives back what the allocator kept of the loader before
-    with _looking() as peak:
+    with looking() as peak:
         settings = Settings(bench, scenario, device)
         try:
             settings.open(0, bench, scenario)
@@ -150,7 +150,7 @@ def _peak_of(bench: Workbench, scenario: Scenario, device: str) -> int | None:
 
 
 @contextlib.contextmanager
-def _looking() -> Iterator[list[int]]:
+def looking() -> Iterator[list[int]]:
     """Keep the largest size of this process and its children in a list of one number."""
     peak, done = [0], threading.Event()
 

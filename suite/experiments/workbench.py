@@ -22,6 +22,7 @@ from loaderproof.loaders.contract import Adapter, Loader, Request, Source
 from loaderproof.loaders.function import untried
 from loaderproof.loaders.sources.portion import first
 from loaderproof.loaders.store import cache_root, make_once
+from loaderproof.suite import home
 from loaderproof.suite.experiments import recorder
 from loaderproof.suite.experiments.catalogue import Catalogue
 from loaderproof.suite.experiments.records import FirstPass, Truth, Unread
@@ -51,6 +52,7 @@ class Workbench:
 
     def __init__(self, spec: str, adapter: Adapter | None = None) -> None:
         self.adapter = adapter or registry.load(spec)
+        home.check(spec)
         self.timed: Any = None  # what `rounds` keeps from one round to the next
         self.own_data = untried(self.adapter).own_data
         self._sources = cache(self._source)
@@ -59,7 +61,8 @@ class Workbench:
         )
         self.first_passes: dict[tuple[str, str], FirstPass] = {}
         # What an adapter under development wrote yesterday says nothing about its code of today.
-        self._own = None if spec in registry.BUILTIN else tempfile.TemporaryDirectory(prefix="loaderproof-")
+        kept = home.here().prepared or spec in registry.BUILTIN
+        self._own = None if kept else tempfile.TemporaryDirectory(prefix="loaderproof-")
 
     def source(self, scenario: Scenario) -> Source:
         """Return the source of a scenario; not to be handed to loaders, which may damage it."""
@@ -91,7 +94,7 @@ class Workbench:
 
     def prepare(self, source: Source) -> Prepared:
         """Return what the adapter has on disk for this source, written now if it was not there."""
-        root = Path(self._own.name) if self._own else cache_root() / "prepared"
+        root = Path(self._own.name if self._own else home.here().prepared or cache_root() / "prepared")
         form = untried(self.adapter).on_disk
         if form is None:
             return Prepared(root, 0.0)

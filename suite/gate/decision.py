@@ -1,0 +1,200 @@
+"""Pass, fail or inconclusive: what the blocks of a candidate and its base decide.
+
+One number a block, how much worse the candidate was there; blocks are independent, as each has
+processes of its own. Two tests have to agree: Student's t, and sign-flips of the same numbers, which
+assume nothing but symmetry (Fisher, The Design of Experiments, 1935, section 21). Worse than the
+margin, proven, is a fail (Holm, A simple sequentially rejective multiple test procedure, Scand. J.
+Statist. 6:65, 1979, over all loaders and measures); not worse than the margin, proven of every
+measure, is a pass (Berger, Multiparameter hypothesis testing and acceptance sampling, Technometrics
+24:295, 1982: no correction is needed where all have to hold); all else is inconclusive.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+import numpy as np
+
+from loaderproof.suite.gate.choices import FEWEST
+
+LEVEL = 0.01
+# A slow-down counts as visible if so many of such runs would have failed.
+POWER = 0.9
+# All sign-flips are tried up to so many blocks; beyond, as many are drawn.
+_EXACT = 14
+
+Key = TypeVar("Key")
+
+
+class Answer(StrEnum):
+    """What the gate says."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    RECORDED = "recorded"
+    """Measured for later; there was nothing to compare with."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How much worse a candidate is than its base in one measure.
+
+    Attributes:
+        margin: how much worse it may be; on the scale of the differences, above 0.
+        differences: candidate less base, one a block.
+        noise: base less base again, one a block; empty with a base of another run.
+        mean: of the differences.
+        error: standard error of that.
+        degrees: degrees of freedom of that.
+    """
+
+    margin: float
+    differences: Sequence[float]
+    noise: Sequence[float]
+    mean: float
+    error: float
+    degrees: float
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.differences)
+
+    def interval(self) -> tuple[float, float]:
+        """Return the one-sided bounds at the level, below and above."""
+        half = _t_quantile(1 - LEVEL, self.degrees) * self.error
+        return self.mean - half, self.mean + half
+
+    def p_worse(self) -> float:
+        """Return how likely it is to see this if the candidate is not worse than the margin."""
+        return self._p(1)
+
+    def p_within(self) -> float:
+        """Return how likely it is to see this if the candidate is worse than the margin, or exactly so."""
+        return self._p(-1)
+
+    def _p(self, sign: int) -> float:
+        flips = _p_sign_flip([sign * (one - self.margin) for one in self.differences])
+        return max(_p_t(sign * (self.mean - self.margin), self.error, self.degrees), flips)
+
+    def smallest(self, tests: int) -> float:
+        """Return the smallest effect that nine of ten such runs would have called a fail.
+
+        The minimum detectable effect of a one-sided t test beyond the margin (Bloom, Minimum
+        detectable effects, Evaluation Review 19:547, 1995), from base against base.
+
+        Args:
+            tests: among how many the level is shared.
+        """
+        error = _error(self.noise) if self.noise else self.error
+        reach = _t_quantile(1 - LEVEL / tests, self.degrees) + _t_quantile(POWER, self.degrees)
+        return self.margin + reach * error
+
+    def unlike_itself(self) -> bool:
+        """Tell whether the base was proven to differ from itself by more than the margin."""
+        if not self.noise:
+            return False
+        both = (paired(self.margin, signed) for signed in (self.noise, [-one for one in self.noise]))
+        return any(one.p_worse() <= LEVEL for one in both)
+
+
+def paired(margin: float, differences: Sequence[float], noise: Sequence[float] = ()) -> Effect:
+    """Return the effect of candidate and base that were measured in the same blocks."""
+    mean = float(np.mean(differences))
+    return Effect(margin, differences, noise, mean, _error(differences), len(differences) - 1)
+
+
+def apart(margin: float, candidate: Sequence[float], base: Sequence[float]) -> Effect:
+    """Return the effect of a candidate against a base that was measured in another run.
+
+    Welch's t (The generalization of "Student's" problem when several different population
+    variances are involved, Biometrika 34:28, 1947).
+
+    Args:
+        margin: see `Effect`.
+        candidate: levels, one a block; at least two.
+        base: the same of the other run.
+    """
+    parts = [_error(side) ** 2 for side in (candidate, base)]
+    below = sum(part**2 / (len(side) - 1) for part, side in zip(parts, (candidate, base), strict=True))
+    degrees = sum(parts) ** 2 / below if below else len(candidate) + len(base) - 2
+    reference = float(np.mean(base))
+    differences = [one - reference for one in candidate]
+    return Effect(margin, differences, (), float(np.mean(differences)), math.sqrt(sum(parts)), degrees)
+
+
+def blocks_needed(tests: int) -> int:
+    """Return the fewest blocks with which one of so many tests can fail at the level at all.
+
+    Of n blocks the smallest chance that sign-flips can give is 1 / 2^n.
+    """
+    return max(FEWEST, math.ceil(math.log2(tests / LEVEL)))
+
+
+def holm(chances: Mapping[Key, float]) -> set[Key]:
+    """Return which of several hypotheses are rejected at the level by Holm's procedure."""
+    rejected: set[Key] = set()
+    for place, key in enumerate(sorted(chances, key=lambda one: chances[one])):
+        if chances[key] > LEVEL / (len(chances) - place):
+            break
+        rejected.add(key)
+    return rejected
+
+
+def decide(effects: Mapping[Key, Effect]) -> dict[Key, Answer]:
+    """Return the answer for each measure of each loader, all of one run."""
+    worse = holm({key: effect.p_worse() for key, effect in effects.items()})
+    return {key: _answer(effect, worse=key in worse) for key, effect in effects.items()}
+
+
+def _answer(effect: Effect, *, worse: bool) -> Answer:
+    if effect.unlike_itself():
+        return Answer.INCONCLUSIVE
+    if worse:
+        return Answer.FAIL
+    return Answer.PASS if effect.p_within() <= LEVEL else Answer.INCONCLUSIVE
+
+
+def overall(answers: Sequence[Answer]) -> Answer:
+    """Return the answer for a loader: one measure that fails fails it, and all have to pass."""
+    if Answer.FAIL in answers:
+        return Answer.FAIL
+    return Answer.PASS if answers and set(answers) == {Answer.PASS} else Answer.INCONCLUSIVE
+
+
+def _error(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values))
+
+
+def _p_t(distance: float, error: float, degrees: float) -> float:
+    from scipy.stats import t  # noqa: PLC0415 - half a second that only a gate pays
+
+    if error == 0:
+        return 0.0 if distance > 0 else 1.0
+    return float(t.sf(distance / error, degrees))
+
+
+def _t_quantile(share: float, degrees: float) -> float:
+    from scipy.stats import t  # noqa: PLC0415 - half a second that only a gate pays
+
+    return float(t.ppf(share, degrees))
+
+
+def _p_sign_flip(values: Sequence[float]) -> float:
+    """Return the share of all assignments of signs whose sum is at least what was seen."""
+    numbers = np.asarray(values, float)
+    if len(numbers) <= _EXACT:
+        signs = np.array(list(itertools.product((1.0, -1.0), repeat=len(numbers))))
+        sums, seen = signs @ numbers, 0
+    else:
+        generator = np.random.default_rng(len(numbers))
+        sums = generator.choice((1.0, -1.0), (2**_EXACT, len(numbers))) @ numbers
+        seen = 1  # what was seen is one of the assignments, drawn or not
+    reached = int(np.count_nonzero(sums >= numbers.sum() - 1e-12))
+    return (reached + seen) / (len(sums) + seen)
