@@ -196,7 +196,7 @@ def test_without_the_option_there_is_no_gate(gated):
 
 
 def test_an_interrupted_run_leaves_no_answer(gated):
-    """An earlier answer is gone when a run begins, and one that is interrupted in its gate leaves none that is complete."""
+    """An earlier answer is gone when a run begins, and one that is interrupted in its gate leaves none."""
     gated()
     own = gated.suite.folder / "conftest.py"
     own.write_text(

@@ -2,11 +2,15 @@
 
 One number a block, how much worse the candidate was there; blocks are independent, as each has
 processes of its own. Two tests have to agree: Student's t, and sign-flips of the same numbers, which
-assume nothing but symmetry (Fisher, The Design of Experiments, 1935, section 21). Worse than the
-margin, proven, is a fail (Holm, A simple sequentially rejective multiple test procedure, Scand. J.
-Statist. 6:65, 1979, over all loaders and measures); not worse than the margin, proven of every
-measure, is a pass (Berger, Multiparameter hypothesis testing and acceptance sampling, Technometrics
-24:295, 1982: no correction is needed where all have to hold); all else is inconclusive.
+assume nothing but symmetry (Fisher, The Design of Experiments, 1935, section 21).
+
+- Proven worse than the base, and by more than the margin as far as was measured, is a fail. The level
+  holds for all loaders and measures of a run together (Holm, A simple sequentially rejective multiple
+  test procedure, Scand. J. Statist. 6:65, 1979).
+- Proven not to be worse by the margin, in every measure, is a pass. No correction is needed where all
+  have to hold (Berger, Multiparameter hypothesis testing and acceptance sampling, Technometrics
+  24:295, 1982).
+- All else is inconclusive.
 """
 
 from __future__ import annotations
@@ -72,36 +76,37 @@ class Effect:
         return self.mean - half, self.mean + half
 
     def p_worse(self) -> float:
-        """Return how likely it is to see this if the candidate is not worse than the margin."""
-        return self._p(1)
+        """Return how likely it is to see this if the candidate is not worse than its base."""
+        return self._p(self.differences, self.mean)
 
     def p_within(self) -> float:
-        """Return how likely it is to see this if the candidate is worse than the margin, or exactly so."""
-        return self._p(-1)
+        """Return how likely it is to see this if the candidate is worse by the margin, or by more."""
+        return self._p([self.margin - one for one in self.differences], self.margin - self.mean)
 
-    def _p(self, sign: int) -> float:
-        flips = _p_sign_flip([sign * (one - self.margin) for one in self.differences])
-        return max(_p_t(sign * (self.mean - self.margin), self.error, self.degrees), flips)
+    def _p(self, values: Sequence[float], mean: float) -> float:
+        return max(_p_t(mean, self.error, self.degrees), _p_sign_flip(values))
 
     def smallest(self, tests: int) -> float:
         """Return the smallest effect that nine of ten such runs would have called a fail.
 
-        The minimum detectable effect of a one-sided t test beyond the margin (Bloom, Minimum
-        detectable effects, Evaluation Review 19:547, 1995), from base against base.
+        From base against base: the minimum detectable effect of a one-sided t test (Bloom, Minimum
+        detectable effects, Evaluation Review 19:547, 1995), or what is measured beyond the margin so often.
 
         Args:
             tests: among how many the level is shared.
         """
         error = _error(self.noise) if self.noise else self.error
-        reach = _t_quantile(1 - LEVEL / tests, self.degrees) + _t_quantile(POWER, self.degrees)
-        return self.margin + reach * error
+        proof, luck = _t_quantile(1 - LEVEL / tests, self.degrees), _t_quantile(POWER, self.degrees)
+        return max(self.margin, proof * error) + luck * error
+
+    def fails(self) -> bool:
+        """Tell whether it would fail if it were the only one."""
+        return self.mean > self.margin and self.p_worse() <= LEVEL
 
     def unlike_itself(self) -> bool:
-        """Tell whether the base was proven to differ from itself by more than the margin."""
-        if not self.noise:
-            return False
-        both = (paired(self.margin, signed) for signed in (self.noise, [-one for one in self.noise]))
-        return any(one.p_worse() <= LEVEL for one in both)
+        """Tell whether the base would fail against itself, one way or the other."""
+        both = (self.noise, [-one for one in self.noise]) if self.noise else ()
+        return any(paired(self.margin, signed).fails() for signed in both)
 
 
 def paired(margin: float, differences: Sequence[float], noise: Sequence[float] = ()) -> Effect:
@@ -156,7 +161,7 @@ def decide(effects: Mapping[Key, Effect]) -> dict[Key, Answer]:
 def _answer(effect: Effect, *, worse: bool) -> Answer:
     if effect.unlike_itself():
         return Answer.INCONCLUSIVE
-    if worse:
+    if worse and effect.mean > effect.margin:
         return Answer.FAIL
     return Answer.PASS if effect.p_within() <= LEVEL else Answer.INCONCLUSIVE
 

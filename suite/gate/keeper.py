@@ -89,7 +89,9 @@ class Gatekeeper:
         """Remove an earlier answer, and refuse a base that cannot be had before any loader opens."""
         if session.config.option.collectonly:
             return
-        self.loaders = list(dict.fromkeys(case.label for case in map(turns.case_of, session.items) if case))
+        # The article's rows are no loaders of their own.
+        judged = [item for item in session.items if turns.phase_of(item) != turns.ARTICLE]
+        self.loaders = list(dict.fromkeys(case.label for case in map(turns.case_of, judged) if case))
         reports.discard(self._folder)
         try:
             _ = self.bases
@@ -106,7 +108,8 @@ class Gatekeeper:
         loader, phase = properties.get("loader", ""), properties.get("phase")
         if phase == turns.CONFORMANCE:
             self.broken.setdefault(loader, report.nodeid.rpartition("::")[2].partition("[")[0])
-        if phase == turns.DECISION and self.judgements[loader].answer is Answer.INCONCLUSIVE:
+        judgement = self.judgements.get(loader)
+        if phase == turns.DECISION and judgement and judgement.answer is Answer.INCONCLUSIVE:
             self._inconclusive += 1
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

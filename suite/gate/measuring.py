@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from loaderproof.loaders import registry
 from loaderproof.loaders.contract import Promise
 from loaderproof.suite import environment
+from loaderproof.suite.answers import Setup
 from loaderproof.suite.gate import stored
 from loaderproof.suite.gate.bases import BaseError, Bases, Kind, Side
 from loaderproof.suite.gate.choices import Choices
@@ -130,8 +131,8 @@ def _as_asked(subject: Judged, spec: str, scenario: Scenario) -> Scenario:
 
 def _record(measured: Measured, run: Run, scenario: Scenario) -> Record:
     """Return what is kept of a loader; undecided, and so no baseline, until the gate has answered."""
-    setup, request = run.setup, scenario.request
-    work = {
+    setup, request = cast("Setup", run.setup), scenario.request
+    work: dict[str, str | int] = {
         "data": f"{setup.samples} samples of {scenario.data}",
         "samples": setup.samples,
         "batches": setup.batches,

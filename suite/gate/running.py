@@ -129,7 +129,7 @@ class Run:
         self._current: Generator[Callable[[], None]] = (_ for _ in ())
         self._round: Callable[[], None] | None = None
         self.blocks: list[Block] = []
-        self.setup: Setup
+        self.setup: Setup | None = None
 
     def before_round(self) -> None:
         """Finish the block before, and lead up to that epoch in the next."""
@@ -174,6 +174,7 @@ class Run:
         finally:
             for arm in arms:
                 arm.subject.close()
+        self.setup = arms[0].owed
         self.blocks.append(Block({arm.name: arm.seen() for arm in arms}, ceiling, time.monotonic() - began))
 
     def _started(self) -> list[Arm]:
@@ -201,7 +202,6 @@ class Run:
         for arm in in_turn:
             arm.owed = arm.ask("rounds:start", scenario=arm.scenario, device=self._contest.device)
             arm.epoch("rounds:train")
-        self.setup = arms[0].owed
 
 
 def seed_of(label: str, seed: int) -> int:

@@ -26,10 +26,8 @@ class Double:
         del spec, timeout_s, home
         arms = ("candidate", "base", "base again")
         # Processes of a block are made in the order of the arms.
-        asked = json.loads(os.environ["QUICK_GATE"])
-        size = 1 if asked.get("alone") else len(arms)
-        self.words = asked.get(arms[Double.count % size], {})
-        self._draw = random.Random(Double.count)
+        self.words = json.loads(os.environ["QUICK_GATE"]).get(arms[Double.count % len(arms)], {})
+        self._draw = random.Random(Double.count)  # noqa: S311 - nobody has to be kept from guessing it
         Double.count += 1
 
     def run(self, experiment, **arguments):
