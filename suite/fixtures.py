@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -105,4 +106,6 @@ def _rule(item: pytest.Function) -> str:
 
 def _command(config: pytest.Config, item: str, case: Case) -> str:
     paths = (["--pyargs"] if config.option.pyargs else []) + [arg.split("::")[0] for arg in config.args]
-    return repeat_command(paths, options.given(config), item, case)
+    # What the gate decides, it has to measure first.
+    name = re.sub(r"^test_gate_\w+", "test_gate ", item)
+    return repeat_command(paths, options.given(config), name, case)

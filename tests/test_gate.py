@@ -66,6 +66,8 @@ def test_a_slower_loader_fails(gated):
     assert [f"test_gate_decides[{LABEL}]"] == [one.name for one in failed]
     assert all(word in failed[0].text for word in (LABEL, "resident", "+25", "5 %"))
     assert {LABEL: "fail"} == answers(gated)
+    # What is decided has to be measured first.
+    assert f"-k 'test_gate and [{LABEL}]'" in failed[0].text
 
 
 def test_what_cannot_be_decided_fails_with_its_own_code(gated):

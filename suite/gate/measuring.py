@@ -45,10 +45,7 @@ def possible(benchmark: BenchmarkFixture, broken: str | None) -> None:
         )
         raise NotMeasured(msg)
     if benchmark.disabled:
-        msg = (
-            "pytest-benchmark is disabled, and nothing was timed: leave out --benchmark-disable, and -n of"
-            " pytest-xdist, whose workers would disturb each other"
-        )
+        msg = "pytest-benchmark is disabled, and nothing was timed: leave out --benchmark-disable"
         raise NotMeasured(msg)
 
 

@@ -68,7 +68,7 @@ def account(judgement: Judgement) -> Account:
     if judgement.answer is Answer.RECORDED:
         return Account(
             ["measured for later, as there was nothing to compare with"],
-            remedy="keep it with --benchmark-autosave, and compare later runs with --loader-against stored",
+            remedy="keep it with --benchmark-save=base, and compare later runs with --loader-against stored",
         )
     if not judgement.effects:
         return Account([judgement.reason or "it was not compared"])
