@@ -220,3 +220,21 @@ def test_all_loaders_share_one_decision(gated):
 
     assert ["test_gate_measures"] * 3 + ["test_gate_decides"] * 3 == names
     assert {LABEL: "pass", "resident": "pass", "resident-device": "pass"} == answers(gated)
+
+
+def test_stored_runs(gated):
+    """A first run is recorded, a later one is compared with it, and without one the gate fails before it measures."""
+    against = ("--loader", "torch_dataloader", "--loader-workers", "0", "--loader-against")
+    lacking = gated(options=(*against, "stored"))
+    recorded = gated("--benchmark-save=base", options=(*against, "nothing"))
+    again = gated(options=(*against, "stored"))
+    slower = gated(
+        "--benchmark-autosave",
+        options=(*against, "stored"),
+        **dict.fromkeys(("candidate", "base", "base_again"), SLOWER),
+    )
+    kept = list((gated.suite.folder / ".benchmarks").rglob("*.json"))
+
+    assert [1, 0, 0, 1] == [one.returncode for one in (lacking, recorded, again, slower)]
+    assert "--loader-against nothing" in lacking.stdout
+    assert ["0001_base.json"] == [one.name for one in kept]

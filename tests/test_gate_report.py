@@ -132,7 +132,7 @@ def test_the_table_fits_figures_of_any_size():
             ["base differs from itself", "quieter machine", "--loader-gate-inconclusive=pass"],
         ),
         (LOST, ["the base could not be measured"]),
-        (NEW, ["nothing to compare with", "--benchmark-autosave"]),
+        (NEW, ["nothing to compare with", "--benchmark-save=base"]),
     ],
     ids=["passed", "failed", "memory", "both", "noisy", "near", "disturbed", "lost", "new"],
 )

@@ -12,7 +12,7 @@ from loaderproof.suite.gate.running import EPOCHS, OPENINGS, TRAINED, Contest, N
 from loaderproof.suite.gate.sides import Side
 from loaderproof.suite.home import Home
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.subject import Died
+from loaderproof.suite.subject import Died, Raised
 from loaderproof.suite.timeline import Readings, timing
 
 ARMS = (CANDIDATE, BASE, AGAIN)
@@ -156,3 +156,20 @@ def test_a_side_that_dies_leaves_no_process(diary, when):
     with pytest.raises(NotMeasured, match=r"^the (candidate|base|base again) could not be measured: gone"):
         measured(run_of(1), 1)
     assert 0 == diary.open
+
+
+@pytest.mark.parametrize(("side", "told"), [(BASE, True), (CANDIDATE, False)])
+def test_a_base_from_before_a_change_of_the_contract_is_explained(diary, monkeypatch, side, told):
+    """Where the base lacks a name that the suite imports, the text says that it is too old."""
+
+    def run(self, experiment, **arguments):
+        del experiment, arguments
+        if self._spec == side:
+            raise Raised("ImportError", "cannot import name 'Tunable'", "")
+        return 0.1
+
+    monkeypatch.setattr(Process, "run", run)
+
+    with pytest.raises(NotMeasured) as caught:
+        measured(run_of(1), 1)
+    assert told == ("compare with a later commit" in str(caught.value))

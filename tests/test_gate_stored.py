@@ -435,3 +435,13 @@ def test_the_guide_makes_a_history(tmp_path, suite_run):
 
 def _all():
     return dict.fromkeys(("training", "loading", "first batch", "wait share"), LEVELS)
+
+
+def test_before_a_measurement_only_loader_and_machine_count(tmp_path):
+    """What has not been measured yet refuses a file for its loader or its machine, and not for its work."""
+    path = saved(tmp_path, 1, OURS)
+    nothing = replace(OURS, work={}, to_ceiling={})
+
+    assert OURS.to_ceiling == of_file(path, nothing).to_ceiling
+    assert "no record of torch" in refusal(of_file, path, replace(nothing, loader="torch"))
+    assert "cores" in refusal(of_file, path, replace(nothing, environment={**OURS.environment, "cores": 64}))

@@ -85,6 +85,9 @@ def measure(
     scenario = subject.timed_scenario()
     arms = _arms(subject, gate.bases, scenario)
     session, label = subject.session, subject.case.label
+    _with_stored(
+        Measured(label, "", []), Record(label, environment.fingerprint(), {}, "", {}), gate
+    )  # or fail now
     session.close()  # nothing may run beside what is timed
     seed = seed_of(label, session.settings.seed)
     contest = Contest(arms, session.settings.device, session.settings.timeout_s, seed, subject.progress)

@@ -17,13 +17,17 @@ from typing import Any
 from loaderproof.suite.answers import Setup
 from loaderproof.suite.blocks import orders
 from loaderproof.suite.gate.bases import Side
-from loaderproof.suite.gate.measures import Block, Seen
+from loaderproof.suite.gate.measures import CANDIDATE, Block, Seen
 from loaderproof.suite.observation import Scenario
-from loaderproof.suite.subject import Subject, SubjectError
+from loaderproof.suite.subject import Raised, Subject, SubjectError
 from loaderproof.suite.timeline import Timing
 
 # In a block each arm is opened so many times, and goes through so many epochs alone; beside each third it trains.
 OPENINGS, EPOCHS, TRAINED = 3, 12, 3
+_OLD = (
+    "\nThe base's loaders run under this run's suite. If the contract between both has changed since, compare with a"
+    " later commit or version."
+)
 # An epoch may take many times what a small probe takes.
 _PATIENCE = 10
 
@@ -74,7 +78,8 @@ class Arm:
             return self.subject.run(experiment, times=_PATIENCE, **arguments)
         except SubjectError as error:
             msg = f"the {self.name} could not be measured: {error}"
-            raise NotMeasured(msg) from None
+            missing = isinstance(error, Raised) and error.type in {"ImportError", "ModuleNotFoundError"}
+            raise NotMeasured(msg + (_OLD if missing and self.name != CANDIDATE else "")) from None
 
     def load(self) -> None:
         """Go through one epoch."""

@@ -87,7 +87,8 @@ def _fitting(path: Path, ours: Record, *, any_machine: bool) -> Record:
         msg = f"no record of {ours.loader}; {held}"
         raise Unusable(msg)
     record = parse(found[ours.loader])
-    work = _unequal(ours.work, record.work) + _unmeasured(ours, record)
+    # Before anything is measured, only that is not known yet.
+    work = _unequal(ours.work, record.work) + _unmeasured(ours, record) if ours.to_ceiling else []
     machine = environment.differences(ours.environment, record.environment)
     if work or (machine and not any_machine):
         told = [f"of unequal work ({'; '.join(work)})"] if work else []
@@ -114,7 +115,8 @@ def of_file(path: Path, ours: Record, *, any_machine: bool = False) -> Record:
 
     Args:
         path: a file of pytest-benchmark.
-        ours: what this run measured; loader, work, measures and machine must be the same.
+        ours: what this run measured; loader, work, measures and machine must be the same. If it has measured
+            nothing yet, loader and machine.
         any_machine: whether it may be of another machine.
 
     Raises:
