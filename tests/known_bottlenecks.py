@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from loaderproof.loaders import Request
+from loaderproof.suite.diagnosis.causes import Cause
 from loaderproof.suite.diagnosis.differential import compare
-from loaderproof.suite.diagnosis.verdict import Cause, Verdict, judge
+from loaderproof.suite.diagnosis.verdict import Verdict, judge
 from loaderproof.suite.observation import Scenario
 from loaderproof.suite.subject import Subject
 

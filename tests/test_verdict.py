@@ -9,6 +9,7 @@ import pytest
 
 from loaderproof.loaders.registry import load
 from loaderproof.suite.diagnosis import difference, stages_report
+from loaderproof.suite.diagnosis.causes import Cause
 from loaderproof.suite.diagnosis.evidence import (
     ALONE,
     CEILING,
@@ -23,7 +24,7 @@ from loaderproof.suite.diagnosis.evidence import (
     epoch_s,
     steady_s,
 )
-from loaderproof.suite.diagnosis.verdict import Cause, Verdict, fetch_stall, judge, portions
+from loaderproof.suite.diagnosis.verdict import Verdict, fetch_stall, judge, portions
 from loaderproof.suite.statistics import Ratio
 from loaderproof.suite.timeline import Timing
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from loaderproof.loaders.contract import Description, Promise
 from loaderproof.suite.diagnosis import evidence as arms
+from loaderproof.suite.diagnosis.causes import BESIDE, LOADING, Cause
 from loaderproof.suite.diagnosis.evidence import Evidence, Role
-from loaderproof.suite.diagnosis.verdict import BESIDE, CROWDED_OUT, LOADING, Cause, Verdict, fetch_stall
+from loaderproof.suite.diagnosis.verdict import CROWDED_OUT, Verdict, fetch_stall
 
 _ADVICE: dict[Cause, tuple[str, ...]] = {
     Cause.NONE: ("loader and device are well matched: a faster loader brings at most what is lost here",),

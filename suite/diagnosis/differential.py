@@ -11,13 +11,14 @@ from typing import Any
 from loaderproof.loaders.contract import Promise
 from loaderproof.suite.blocks import orders
 from loaderproof.suite.diagnosis import pyspy, stacks
+from loaderproof.suite.diagnosis.causes import LOADING, Cause
 from loaderproof.suite.diagnosis.cores import cores
 from loaderproof.suite.diagnosis.evidence import Evidence
 from loaderproof.suite.diagnosis.frames import stacks as stacks_of
 from loaderproof.suite.diagnosis.profiled import profiled
 from loaderproof.suite.diagnosis.sweep import sweep
 from loaderproof.suite.diagnosis.tuning import worker_counts
-from loaderproof.suite.diagnosis.verdict import LOADING, Cause, judge
+from loaderproof.suite.diagnosis.verdict import judge
 from loaderproof.suite.judged import Judged, Place
 from loaderproof.suite.observation import Scenario
 

@@ -11,8 +11,9 @@ import numpy as np
 from loaderproof.loaders.contract import Description
 from loaderproof.suite.diagnosis import evidence as arms
 from loaderproof.suite.diagnosis.advice import advice, observations
+from loaderproof.suite.diagnosis.causes import LOADING, Cause
 from loaderproof.suite.diagnosis.evidence import Evidence
-from loaderproof.suite.diagnosis.verdict import LOADING, Cause, Share, Verdict, costs
+from loaderproof.suite.diagnosis.verdict import Share, Verdict, costs
 
 _MEANING = {
     Cause.COMPUTE: "the device computes",

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from loaderproof.suite.diagnosis.verdict import Cause
+from loaderproof.suite.diagnosis.causes import Cause
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
