@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,8 @@ class Home:
         path: folders that stay first on the path of the loader's process and of all that it starts.
         roots: folders of which one must hold the module that is judged; none if it may come from anywhere.
         apart: folder with the code of the other side, of which none may be loaded.
+        doubles: files and folders that both sides would share instead of having their own.
+        brings: folder of which something must be loaded in the end, or both sides were the same.
         prepared: folder for what adapters write; None for where it is kept from one run to the next.
     """
 
@@ -31,6 +34,8 @@ class Home:
     path: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
     apart: str | None = None
+    doubles: tuple[str, ...] = ()
+    brings: str | None = None
     prepared: str | None = None
 
     @property
@@ -86,11 +91,26 @@ class StrayError(Exception):
     """Code was not loaded from where this side has its own: both sides would be the same code."""
 
 
-def check(spec: str) -> None:
+def check_at_the_end(spec: str, data: Collection[str]) -> None:
+    """Make sure of it once more, when the loader has imported whatever it needs; see `check`.
+
+    Args:
+        spec: of the loader.
+        data: names of modules that the data brought, which both sides share.
+    """
+    check(spec, data)
+    brings = here().brings
+    if brings and not _strays((brings,), (), ()):
+        msg = f"{spec} loads nothing of the base's version, from {brings}: {_SAME}"
+        raise StrayError(msg)
+
+
+def check(spec: str, data: Collection[str] = ()) -> None:
     """Make sure that this process has loaded the judged code from its home.
 
     Args:
         spec: of the loader, which is imported by now.
+        data: names of modules that are none of the loader's.
 
     Raises:
         StrayError: names the file, and the likely cause.
@@ -102,9 +122,10 @@ def check(spec: str) -> None:
         if file is None or not _below(file, home.roots):
             msg = f"{place} is {file}, and not below {' or '.join(home.roots)}: {_SAME}"
             raise StrayError(msg)
-    strays = _strays(home.apart, (*home.roots, sys.prefix)) if home.apart else []
+    strays = _strays((home.apart,), (*home.roots, *_environment_in(home.apart)), data) if home.apart else []
+    strays += _strays(home.doubles, (), data)
     if strays:
-        msg = f"{spec} loads {strays[0]} as well, which lies in the tree of the other side: {_SAME}"
+        msg = f"{spec} loads {strays[0]} as well, which the other side has, too: {_SAME}"
         raise StrayError(msg)
 
 
@@ -115,10 +136,15 @@ _SAME = (
 )
 
 
-def _strays(apart: str, but: tuple[str, ...]) -> list[Path]:
-    """Return the files of loaded modules in a folder, but for those in some that lie in it."""
-    files = [file for name in list(sys.modules) if (file := _file(name))]
-    return [file for file in files if _below(file, (apart,)) and not _below(file, but)]
+def _environment_in(folder: str) -> list[str]:
+    """Return where this environment lies, if in a folder."""
+    return [sys.prefix] if _below(Path(sys.prefix).resolve(), (folder,)) else []
+
+
+def _strays(places: tuple[str, ...], but: tuple[str, ...], names: Collection[str]) -> list[Path]:
+    """Return the files of loaded modules in some places, but for those in others, and those with some names."""
+    files = [file for name in list(sys.modules) if name not in names and (file := _file(name))]
+    return [file for file in files if _below(file, places) and not _below(file, but)]
 
 
 def _below(file: Path, folders: tuple[str, ...]) -> bool:

@@ -200,10 +200,10 @@ def read(config: pytest.Config) -> Settings:
 
 def given(config: pytest.Config) -> list[str]:
     """Return the options that differ from their defaults, but for the loaders, as words of a command."""
-    defaults = _DEFAULTS | choices.DEFAULTS
-    values = {option: str(config.getoption(option)) for option in defaults}
+    defaults: dict[str, str | None] = {**_DEFAULTS, **dict.fromkeys(choices.OPTIONS)}
+    values = {option: config.getoption(option) for option in defaults}
     words = [
-        word for option, value in values.items() if value != defaults[option] for word in (option, value)
+        word for option, value in values.items() if value != defaults[option] for word in (option, str(value))
     ]
     return words + [flag for flag in _FLAGS if config.getoption(flag)]
 

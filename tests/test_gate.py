@@ -87,6 +87,22 @@ def test_a_failed_test_beside_the_gate_is_no_inconclusive_run(gated):
     assert 1 == gated(own, candidate=NOISY).returncode
 
 
+def test_an_error_beside_a_gate_that_could_not_decide_is_no_inconclusive_run(gated):
+    """A file that cannot be collected is no test that failed, and must not look like noise."""
+    own = gated.suite.folder / "test_own.py"
+    own.write_text("nonsense")
+
+    assert 1 == gated(own, "--continue-on-collection-errors", candidate=NOISY).returncode
+
+
+def test_failures_first_still_measures_first(gated):
+    """Options that put failed tests first do not have the gate decide before it has measured."""
+    gated(candidate=SLOWER)
+    again = gated("--ff")
+
+    assert (0, {LABEL: "pass"}) == (again.returncode, answers(gated))
+
+
 @pytest.mark.parametrize("left_out", ["gate_measures", "gate_decides", "nothing_at_all", "test_len"])
 def test_a_gate_that_was_left_out_is_no_pass(gated, left_out):
     """Where a test of the gate is deselected, the run does not exit with 0."""
@@ -172,6 +188,7 @@ def test_fewer_blocks_than_the_level_needs_fail(gated):
         (("--loader-gate-blocks", "7"), "from 8 on"),
         (("--loader-isolation", "none"), "processes of its own"),
         (("-n", "2"), "leave -n out"),
+        (("--loader-against", ""), "nothing to compare with"),
         (("--loader-against", "no-such-thing"), "no-such-thing"),
     ],
 )
@@ -215,7 +232,7 @@ def test_an_interrupted_run_leaves_no_answer(gated):
 
 def test_all_loaders_share_one_decision(gated):
     """All are measured before any is decided on, and each has a test of its own."""
-    gated("--loader", "resident")
+    gated("--loader", "resident", "--loader-against", "memmap")
     names = [one.name.partition("[")[0] for one in gated.suite.outcomes()]
 
     assert ["test_gate_measures"] * 3 + ["test_gate_decides"] * 3 == names

@@ -14,6 +14,7 @@ from zipfile import ZipFile
 import pytest
 
 from loaderproof.loaders import Request
+from loaderproof.suite.gate import installed
 from loaderproof.suite.gate.bases import BaseError, Kind, Side, resolved
 from loaderproof.suite.home import Home
 from loaderproof.suite.observation import Scenario
@@ -478,3 +479,124 @@ def test_editable_packages_stay_importable(place, tmp_path, monkeypatch):
 
     assert str(project / "developed.py") == found[0]
     assert found[1].startswith(str(place))
+
+
+def test_a_loader_is_not_compared_with_itself(place, tmp_path, monkeypatch):
+    """The same name, or the same file by another path, is nothing to compare with."""
+    monkeypatch.chdir(tmp_path)
+
+    assert "the base itself" in refusal("resident", place, "resident")
+    assert "the base itself" in refusal("loader:own.py:make", place, f"{tmp_path}/own.py:make")
+
+
+def test_a_ref_without_a_difference_says_so(repository, place):
+    """Comparing a commit with itself is allowed, and its name tells."""
+    with resolved("HEAD", place / "changed") as bases:
+        changed = bases.name
+    commit(repository, {})
+    with resolved("HEAD", place / "same") as bases:
+        same = bases.name
+
+    assert (False, True) == ("the same as" in changed, "the same as" in same)
+
+
+LATE = """
+import torch
+
+def make(source, request):
+    import helper
+    return [(torch.zeros(1, 1, 28, 28), torch.zeros(1, dtype=torch.int64))]
+"""
+
+
+def measured(side: Side) -> None:
+    """Open a loader in a process of one side and train on it, as the gate does."""
+    scenario = Scenario("probe:1:28x28x1:10", Request(batch_size=1), 1)
+    with contextlib.closing(Subject(side.spec, TIMEOUT_S, side.home)) as subject:
+        subject.run("gate_rounds:first_batch", scenario=scenario)
+        subject.run("rounds:start", scenario=scenario, device="emulated:1ms")
+        subject.run("gate_rounds:peak")
+
+
+def test_what_is_imported_late_is_checked_too(repository, place, monkeypatch):
+    """A module that a loader imports when it opens, and that only the working tree has, makes both sides the same."""
+    commit(repository, {"late.py": LATE, ".gitignore": "helper.py\n"})
+    git(repository, "rm", "--quiet", "--cached", "helper.py")
+    git(repository, "commit", "--quiet", "--message=gone")
+    monkeypatch.setenv("PYTHONPATH", str(repository))
+
+    with resolved("HEAD", place) as bases:
+        candidate, base = bases.sides("late.py:make")
+        measured(candidate)
+        with pytest.raises(Raised, match=r"helper\.py as well"):
+            measured(base)
+
+
+def test_a_copy_that_both_sides_would_share_is_refused(repository, place, tmp_path, monkeypatch):
+    """A package that was installed from this repository, and that no folder of a tree goes before, is refused."""
+    place_of_it = tmp_path / "installed"
+    (place_of_it / "shared").mkdir(parents=True)
+    (place_of_it / "shared" / "__init__.py").touch()
+    info = place_of_it / "shared-1.0.dist-info"
+    info.mkdir()
+    told = {"url": repository.as_uri(), "dir_info": {}}
+    (info / "direct_url.json").write_text(json.dumps(told))
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shared\nVersion: 1.0\n")
+    (info / "RECORD").write_text("shared/__init__.py,,\nshared-1.0.dist-info/METADATA,,\n")
+    commit(repository, {"late.py": LATE.replace("helper", "shared")})
+    monkeypatch.syspath_prepend(place_of_it)
+    monkeypatch.setenv("PYTHONPATH", str(place_of_it))
+
+    with resolved("HEAD", place) as bases, pytest.raises(Raised, match=r"shared/__init__\.py as well"):
+        measured(bases.sides("late.py:make")[1])
+
+
+def test_a_link_is_followed_in_each_tree(repository, place):
+    """Where a link led elsewhere, the base is what it led to."""
+    commit(repository, {"fast.py": "", "slow.py": ""})
+    (repository / "linked.py").symlink_to("fast.py")
+    commit(repository, {})
+    (repository / "linked.py").unlink()
+    (repository / "linked.py").symlink_to("slow.py")
+
+    with resolved("HEAD", place) as bases:
+        specs = [Path(side.spec.partition(":")[0]).name for side in bases.sides("linked.py:make")]
+
+    assert ["slow.py", "fast.py"] == specs
+
+
+def test_src_beside_the_current_folder_is_looked_in(repository, place, monkeypatch):
+    """In a repository of several projects each has a src of its own."""
+    project = repository / "projects" / "one"
+    commit(project / "src", {"inner.py": LATE})
+    shutil.rmtree(project / "src" / ".git")
+    commit(repository, {})
+    monkeypatch.chdir(project)
+
+    with resolved("HEAD", place) as bases:
+        roots = bases.sides("inner:make")[1].home.roots
+
+    assert any(root.endswith("projects/one/src") for root in roots)
+
+
+@pytest.mark.parametrize(("module", "brought"), [("datasets", True), ("data", False), ("single", True)])
+def test_which_modules_a_version_brings(tmp_path, module, brought):
+    """A package whose name begins alike is another one."""
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "single.py").touch()
+    base = installed._Installed("any 1.0", "python", str(tmp_path), "package", tmp_path)
+
+    assert brought == base._brings(f"{module}:make")
+
+
+def test_a_version_of_which_nothing_is_used_is_refused(place, tmp_path, monkeypatch):
+    """Where the loader comes from here, and loads nothing that the version brings, both sides are the same."""
+    (tmp_path / "own.py").write_text(LATE.replace("import helper", "pass"))
+    monkeypatch.chdir(tmp_path)
+    made = wheel(tmp_path, "1.0", {"unused.py": ""}, name="unused")
+
+    with (
+        resolved(str(made), place) as bases,
+        pytest.raises(Raised, match="loads nothing of the base's version"),
+    ):
+        measured(bases.sides("own:make")[1])

@@ -1,6 +1,5 @@
 """What the gate's statistics decide, on numbers whose answer is known."""
 
-import itertools
 import math
 from statistics import NormalDist
 
@@ -75,12 +74,24 @@ def test_both_tests_have_to_agree():
 
 
 def test_many_blocks_have_their_signs_drawn():
-    """Beyond fourteen blocks sign-flips are drawn, and come close to what all of them would give."""
-    values = around(MARGIN + 0.02, 0.05, 16)
-    every = np.array(list(itertools.product((1, -1), repeat=16))) @ (np.array(values) - MARGIN)
-    exact = float(np.mean(every >= every[0] - 1e-12))
+    """Beyond twenty blocks sign-flips are drawn, and come close to what all of them would give."""
+    values = np.array(around(0.02, 0.05, 21))
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate((sums + value, sums - value))
+    exact = float(np.mean(sums >= sums[0] - 1e-12))
 
-    assert pytest.approx(exact, rel=0.1) == decision._p_sign_flip([one - MARGIN for one in values])
+    assert pytest.approx(exact, rel=0.1) == decision._p_sign_flip(list(values))
+
+
+@pytest.mark.parametrize("blocks", [15, 21])
+def test_one_of_many_loaders_can_fail(blocks):
+    """However many share the level, what is twice as slow fails: the blocks that are needed are enough."""
+    effects = {place: paired(MARGIN, around(0.0, 0.01, blocks)) for place in range(164)}
+    effects["suspect"] = paired(MARGIN, around(0.7, 0.01, blocks))
+
+    assert blocks_needed(len(effects)) <= blocks
+    assert Answer.FAIL is decide(effects)["suspect"]
 
 
 def test_interval_is_that_of_student():

@@ -1,13 +1,14 @@
 """How candidate and base are measured: in which order, in which processes, and what is refused."""
 
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
 
 from loaderproof.loaders import Request
 from loaderproof.suite.answers import Setup
-from loaderproof.suite.gate import running
-from loaderproof.suite.gate.measures import AGAIN, BASE, CANDIDATE
+from loaderproof.suite.gate import measuring, running
+from loaderproof.suite.gate.measures import AGAIN, BASE, CANDIDATE, Block, Seen
 from loaderproof.suite.gate.running import EPOCHS, OPENINGS, TRAINED, Contest, NotMeasured, Run
 from loaderproof.suite.gate.sides import Side
 from loaderproof.suite.home import Home
@@ -173,3 +174,14 @@ def test_a_base_from_before_a_change_of_the_contract_is_explained(diary, monkeyp
     with pytest.raises(NotMeasured) as caught:
         measured(run_of(1), 1)
     assert told == ("compare with a later commit" in str(caught.value))
+
+
+@pytest.mark.parametrize(("told", "refused"), [((1, 2), False), ((None, None), False), ((1, None), True)])
+def test_memory_that_is_told_now_and_then_is_refused(told, refused):
+    """Where some processes tell their memory and others do not, something is wrong; where none does, it is left out."""
+    seen = {str(place): Seen([], [], [], [], one) for place, one in enumerate(told)}
+    run = run_of(1)
+    run.blocks.append(Block(seen, [], 1.0))
+
+    with pytest.raises(NotMeasured) if refused else nullcontext():
+        measuring._same_figures(run)

@@ -22,6 +22,7 @@ WORK = {
     "batches": 100,
     "batch_size": 64,
     "seed": 1,
+    "processes": 1,
     "device": "emulated 2 ms step",
 }
 MACHINE = {

@@ -53,6 +53,7 @@ class Workbench:
     def __init__(self, spec: str, adapter: Adapter | None = None) -> None:
         self.adapter = adapter or registry.load(spec)
         home.check(spec)
+        self.spec = spec
         self.timed: Any = None  # what `rounds` keeps from one round to the next
         self.own_data = untried(self.adapter).own_data
         self._sources = cache(self._source)

@@ -93,12 +93,20 @@ def _other_loader(base: str, folder: Path) -> Sides:
         raise BaseError(msg)
 
     def sides(spec: str) -> tuple[Side, Side]:
+        if _place(spec) == _place(base):
+            msg = f"{spec} is the base itself, so there is nothing to compare"
+            raise BaseError(msg)
         homes = [
             Home(prepared=prepared(folder, side, one)) for side, one in (("candidate", spec), ("base", base))
         ]
         return Side(spec, homes[0], spec), Side(base, homes[1], base)
 
     return sides
+
+
+def _place(spec: str) -> tuple[str, str]:
+    place, attribute = _modules.parts(spec)
+    return (str(Path(place).expanduser().resolve()) if place.endswith(".py") else place), attribute
 
 
 def _kind_of(against: str) -> tuple[Kind, str]:

@@ -9,13 +9,13 @@ import pytest
 # With fewer blocks no test can reach a level of 1 % in both directions.
 FEWEST = 8
 
-DEFAULTS = {
-    "--loader-against": "",
-    "--loader-gate": "5%",
-    "--loader-gate-inconclusive": "fail",
-    "--loader-gate-blocks": "auto",
-    "--loader-gate-machine": "same",
-}
+OPTIONS = (
+    "--loader-against",
+    "--loader-gate",
+    "--loader-gate-inconclusive",
+    "--loader-gate-blocks",
+    "--loader-gate-machine",
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ def add(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--loader-against",
         metavar="BASE",
-        default=DEFAULTS["--loader-against"],
         help="fail loaders that are worse than BASE, measured side by side: a git ref such as origin/main, another"
         " loader, a requirement or wheel, or a result file of pytest-benchmark; `stored` is the newest one in its"
         " storage, and `nothing` measures a first one",
@@ -50,27 +49,23 @@ def add(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--loader-gate",
         metavar="MARGIN",
-        default=DEFAULTS["--loader-gate"],
-        help="how much worse than BASE a loader may be, in percent (default: %(default)s)",
+        help="how much worse than BASE a loader may be, in percent (default: 5%%)",
     )
     group.addoption(
         "--loader-gate-inconclusive",
         choices=("fail", "pass"),
-        default=DEFAULTS["--loader-gate-inconclusive"],
-        help="what becomes of a loader that the gate cannot decide about (default: %(default)s, with exit code 6)",
+        help="what becomes of a loader that the gate cannot decide about (default: fail, with exit code 6)",
     )
     group.addoption(
         "--loader-gate-blocks",
         metavar="N",
-        default=DEFAULTS["--loader-gate-blocks"],
-        help="blocks of fresh processes for each loader, 8 or more (default: %(default)s: 12, or more where many"
-        " loaders share the level)",
+        help="blocks of fresh processes for each loader, 8 or more (default: auto, which is 12, or more where"
+        " many loaders share the level)",
     )
     group.addoption(
         "--loader-gate-machine",
         choices=("same", "any"),
-        default=DEFAULTS["--loader-gate-machine"],
-        help="whether a stored BASE may be of another machine (default: %(default)s)",
+        help="whether a stored BASE may be of another machine (default: same)",
     )
 
 
@@ -80,10 +75,14 @@ def read(config: pytest.Config) -> Choices | None:
     Raises:
         pytest.UsageError: they make no sense.
     """
-    against = config.getoption("--loader-against").strip()
-    if not against:
-        _refuse_alone(config)
+    given = {name: value for name in OPTIONS if (value := config.getoption(name)) is not None}
+    if not given:
         return None
+    against = given.get("--loader-against", "").strip()
+    if not against:
+        # Whoever gives one of them believes that something is gated; a script's variable may be empty.
+        msg = f"{next(iter(given))}: nothing to compare with: give --loader-against BASE, such as origin/main"
+        raise pytest.UsageError(msg)
     if config.getoption("--loader-isolation") == "none":
         msg = "--loader-against gives each side processes of its own: leave --loader-isolation none out"
         raise pytest.UsageError(msg)
@@ -92,19 +91,11 @@ def read(config: pytest.Config) -> Choices | None:
         raise pytest.UsageError(msg)
     return Choices(
         against,
-        _margin(config.getoption("--loader-gate")),
-        config.getoption("--loader-gate-inconclusive") == "pass",
-        _blocks(config.getoption("--loader-gate-blocks")),
-        config.getoption("--loader-gate-machine") == "any",
+        _margin(given.get("--loader-gate", "5%")),
+        given.get("--loader-gate-inconclusive") == "pass",
+        _blocks(given.get("--loader-gate-blocks", "auto")),
+        given.get("--loader-gate-machine") == "any",
     )
-
-
-def _refuse_alone(config: pytest.Config) -> None:
-    """Refuse options of a gate that is not there: whoever gives them believes that something is gated."""
-    for name, value in DEFAULTS.items():
-        if config.getoption(name) != value:
-            msg = f"{name} is given, and nothing to compare with: add --loader-against BASE, such as origin/main"
-            raise pytest.UsageError(msg)
 
 
 def _margin(text: str) -> float:

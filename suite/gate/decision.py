@@ -15,7 +15,6 @@ assume nothing but symmetry (Fisher, The Design of Experiments, 1935, section 21
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,14 +22,15 @@ from enum import StrEnum
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from loaderproof.suite.gate.choices import FEWEST
 
 LEVEL = 0.01
 # A slow-down counts as visible if so many of such runs would have failed.
 POWER = 0.9
-# All sign-flips are tried up to so many blocks; beyond, as many are drawn.
-_EXACT = 14
+# All sign-flips are tried up to so many blocks; beyond, about as many are drawn.
+_EXACT = 20
 
 Key = TypeVar("Key")
 
@@ -194,12 +194,21 @@ def _t_quantile(share: float, degrees: float) -> float:
 def _p_sign_flip(values: Sequence[float]) -> float:
     """Return the share of all assignments of signs whose sum is at least what was seen."""
     numbers = np.asarray(values, float)
-    if len(numbers) <= _EXACT:
-        signs = np.array(list(itertools.product((1.0, -1.0), repeat=len(numbers))))
-        sums, seen = signs @ numbers, 0
-    else:
-        generator = np.random.default_rng(len(numbers))
-        sums = generator.choice((1.0, -1.0), (2**_EXACT, len(numbers))) @ numbers
-        seen = 1  # what was seen is one of the assignments, drawn or not
-    reached = int(np.count_nonzero(sums >= numbers.sum() - 1e-12))
-    return (reached + seen) / (len(sums) + seen)
+    seen = numbers.sum() - 1e-12
+    if len(numbers) > _EXACT:
+        return _p_of_drawn_signs(numbers, seen)
+    sums = np.zeros(1)
+    for number in numbers:
+        sums = np.concatenate((sums + number, sums - number))
+    return float(np.count_nonzero(sums >= seen)) / len(sums)
+
+
+def _p_of_drawn_signs(numbers: NDArray[np.float64], seen: float) -> float:
+    generator = np.random.default_rng(len(numbers))
+    shape = 2**14, len(numbers)
+    times = 2 ** (_EXACT - 14)
+    reached = sum(
+        int(np.count_nonzero(generator.choice((1.0, -1.0), shape) @ numbers >= seen)) for _ in range(times)
+    )
+    # What was seen is one of the assignments, drawn or not.
+    return (reached + 1) / (times * shape[0] + 1)

@@ -88,6 +88,7 @@ class _Installed:
             # A PYTHONPATH of this run would come before them otherwise.
             path=(self.package, self.packages),
             roots=(self.packages,) if self._brings(spec) else (),
+            brings=self.packages,
             prepared=prepared(self.folder, "base", spec),
         )
         return Side(spec, here, "this environment"), Side(spec, there, self.name)
@@ -96,7 +97,8 @@ class _Installed:
         place, attribute = _modules.parts(spec)
         if spec in registry.BUILTIN or place.endswith(".py") or not attribute:
             return False
-        return any(Path(self.packages).glob(f"{place.partition('.')[0]}*"))
+        top = Path(self.packages) / place.partition(".")[0]
+        return top.is_dir() or top.with_suffix(".py").is_file() or any(top.parent.glob(f"{top.name}.*.so"))
 
 
 def _environment(place: Path) -> tuple[Path, Path]:

@@ -47,7 +47,7 @@ class Gatekeeper:
         self._bases: Bases | None = None
         self._measured: dict[str, Measured] = {}
         self._records: dict[str, dict[str, Any]] = {}
-        self._failures, self._inconclusive = 0, 0
+        self._inconclusive = 0
         self._remarks: list[str] = []
         self.loaders: list[str] = []
         self.broken: dict[str, str] = {}
@@ -89,6 +89,7 @@ class Gatekeeper:
         """Remove an earlier answer, and refuse a base that cannot be had before any loader opens."""
         if session.config.option.collectonly:
             return
+        turns.take(session.items)  # other plugins may have sorted them since
         # The article's rows are no loaders of their own.
         judged = [item for item in session.items if turns.phase_of(item) != turns.ARTICLE]
         self.loaders = list(dict.fromkeys(case.label for case in map(turns.case_of, judged) if case))
@@ -103,7 +104,6 @@ class Gatekeeper:
         """Keep who failed what."""
         if not report.failed:
             return
-        self._failures += 1
         properties: dict[str, Any] = dict(report.user_properties)
         loader, phase = properties.get("loader", ""), properties.get("phase")
         if phase == turns.CONFORMANCE:
@@ -131,11 +131,16 @@ class Gatekeeper:
             )
         if session.exitstatus == pytest.ExitCode.OK and not (passed and not unanswered):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        elif session.exitstatus == pytest.ExitCode.TESTS_FAILED and self._failures == self._inconclusive:
+        elif session.exitstatus == pytest.ExitCode.TESTS_FAILED and self._only_undecided(session, unanswered):
             session.exitstatus = INCONCLUSIVE
         if session.exitstatus != pytest.ExitCode.OK:
             self._remarks += filter(None, [stored.keep_out(self.config)])
         self._publish(complete=not unanswered and session.exitstatus != pytest.ExitCode.INTERRUPTED)
+
+    def _only_undecided(self, session: pytest.Session, unanswered: list[str]) -> bool:
+        """Tell whether nothing stands in the way but gates that could not decide."""
+        failed = any(one.answer is Answer.FAIL for one in self.judgements.values())
+        return not unanswered and not failed and 0 < self._inconclusive == session.testsfailed
 
     def _publish(self, *, complete: bool) -> None:
         answers = list(self.judgements.values())

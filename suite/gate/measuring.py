@@ -94,6 +94,7 @@ def measure(
     with closing(Run(contest, blocks)) as run:
         benchmark.pedantic(run.round, setup=run.before_round, rounds=blocks)  # type: ignore[no-untyped-call]
         run.finish()
+    _same_figures(run)
     base = arms[BASE][0].name if BASE in arms else gate.bases.name
     measured = Measured(label, base, run.blocks)
     ours = _record(measured, run, scenario)
@@ -129,6 +130,18 @@ def _as_asked(subject: Judged, spec: str, scenario: Scenario) -> Scenario:
     return replace(scenario, request=request)
 
 
+def _same_figures(run: Run) -> None:
+    """Refuse a run in which the kernel told memory now and then.
+
+    Raises:
+        NotMeasured: it did.
+    """
+    told = {seen.peak_bytes is None for block in run.blocks for seen in block.seen.values()}
+    if len(told) > 1:
+        msg = "the kernel told the memory of some processes and not of others: run it again"
+        raise NotMeasured(msg)
+
+
 def _record(measured: Measured, run: Run, scenario: Scenario) -> Record:
     """Return what is kept of a loader; undecided, and so no baseline, until the gate has answered."""
     setup, request = cast("Setup", run.setup), scenario.request
@@ -139,6 +152,7 @@ def _record(measured: Measured, run: Run, scenario: Scenario) -> Record:
         "batch_size": request.batch_size,
         "seed": request.seed,
         "device": setup.device,
+        "processes": len(run.blocks[0].seen),
     }
     known = {str(one): levels for one in Measure if (levels := measured.levels(one))}
     return Record(measured.loader, environment.fingerprint(), work, "undecided", known)

@@ -28,6 +28,7 @@ _WORK: dict[str, type] = {
     "batches": int,
     "batch_size": int,
     "seed": int,
+    "processes": int,
     "device": str,
 }
 _KINDS = {str: "a text", int: "a whole number", dict: "an object", list: "a list"}
@@ -60,7 +61,8 @@ class Record:
     Attributes:
         loader: label of the case.
         environment: see `loaderproof.suite.environment.fingerprint`.
-        work: what was delivered: data, samples, batches, batch_size, seed, device.
+        work: what was delivered: data, samples, batches, batch_size, seed, device, and beside how
+            many processes, which share memory and so take less of it each.
         answer: of that run's own gate.
         to_ceiling: by measure, one number a block; see `loaderproof.suite.gate.measures.levels`.
         source: where it was read, and how the machine there differs, for people.

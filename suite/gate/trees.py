@@ -6,14 +6,17 @@ built, such as compiled extensions. An installed version serves where these are 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import distributions, entry_points
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from loaderproof.loaders import _modules, registry
 from loaderproof.suite.gate.sides import BaseError, Side, prepared
@@ -65,7 +68,8 @@ def compared(ref: str, folder: Path) -> Iterator[tuple[str, Callable[[str], tupl
     )
     try:
         _git(*checkout)
-        trees = _Trees(top, tree, cwd.relative_to(top), f"{ref} ({found[:7]})", folder)
+        name = f"{ref} ({found[:7]}{'' if _differs(found) else ', the same as what lies here'})"
+        trees = _Trees(top, tree, cwd.relative_to(top), name, folder)
         yield trees.name, trees.sides
     finally:
         _remove(tree, top)
@@ -115,7 +119,9 @@ class _Trees:
         # This run's own suite lies in one of both trees, where it is this project's.
         apart = str(self.top) if side == "base" and not package else None
         written = prepared(self.folder, side, spec)
-        return Home(path=(*package, *own), roots=tuple(own), apart=apart, prepared=written)
+        doubles = () if spec in registry.BUILTIN else _doubles(self.top)
+        path = (*package, *own)
+        return Home(path=path, roots=tuple(own), apart=apart, doubles=doubles, prepared=written)
 
     def _package(self, side: str, tree: Path) -> str:
         place = self.folder / side / "package"
@@ -124,7 +130,8 @@ class _Trees:
     def _folders(self, tree: Path, file: str) -> list[str]:
         """Return where a tree's modules are found: as in other runs, and in `src`, as if it were installed."""
         beside = [Path(file).parent] if file else []
-        places = [*beside, tree / self.inside, tree / "src", *self._from_environment(tree)]
+        here = tree / self.inside
+        places = [*beside, here, here / "src", tree / "src", *self._from_environment(tree)]
         return list(dict.fromkeys(str(place) for place in places if place.is_dir()))
 
     def _from_environment(self, tree: Path) -> list[Path]:
@@ -132,14 +139,17 @@ class _Trees:
         return [tree / one.relative_to(self.top) for one in given if one.is_relative_to(self.top)]
 
     def _files(self, place: str) -> tuple[Path, Path]:
-        here = Path(place).expanduser().resolve()
-        if not here.is_relative_to(self.top):
+        # A link may lead elsewhere in the base.
+        given = Path(place).expanduser().absolute()
+        named = given.parent.resolve() / given.name
+        inside = named.relative_to(self.top) if named.is_relative_to(self.top) else None
+        here, there = named.resolve(), (self.tree / inside).resolve() if inside else named
+        if not here.is_relative_to(self.top) or not (there.is_relative_to(self.tree) or not there.exists()):
             msg = f"{here} lies outside the git repository {self.top}: the base has no other version of it"
             raise BaseError(msg)
-        there = self.tree / here.relative_to(self.top)
         if not there.is_file():
             msg = (
-                f"{here.relative_to(self.top)} is not in {self.name}, so there is nothing to compare with. Where a"
+                f"{inside} is not in {self.name}, so there is nothing to compare with. Where a"
                 " loader is new, leave the gate out, or give the loader that it replaces: --loader-against FILE.py:NAME"
             )
             raise BaseError(msg)
@@ -159,6 +169,25 @@ class _Trees:
     @staticmethod
     def _is_ours(tree: Path) -> bool:
         return (tree / "loaders" / "registry.py").is_file() and (tree / "suite").is_dir()
+
+
+def _differs(found: str) -> bool:
+    """Tell whether the working tree differs from a commit; for people, as it may be compared all the same."""
+    return bool(_git("diff", "--stat", found) or _git("ls-files", "--others", "--exclude-standard"))
+
+
+def _doubles(top: Path) -> tuple[str, ...]:
+    """Return what is installed from a folder of a repository, as a copy that no side can replace."""
+    found: list[str] = []
+    for one in distributions():
+        told = json.loads(one.read_text("direct_url.json") or "{}")
+        place = Path(url2pathname(urlsplit(told.get("url", "")).path))
+        folder = told.get("dir_info")
+        if folder is None or folder.get("editable") or not place.is_relative_to(top):
+            continue
+        names = {file.parts[0] for file in one.files or () if not file.parts[0].endswith(".dist-info")}
+        found += [str(one.locate_file(name)) for name in sorted(names - {"..", "__pycache__"})]
+    return tuple(found)
 
 
 def _spelled_out(spec: str) -> str:

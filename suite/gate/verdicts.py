@@ -97,7 +97,7 @@ def _effects(one: Measured, margin: float) -> Effects:
 
 
 def _judgement(one: Measured, found: Effects, answers: dict[Measure, Answer], tests: int) -> Judgement:
-    if not found.known:
+    if one.stored is None and not any(BASE in block.seen for block in one.blocks):
         return Judgement(one.loader, one.base, Answer.RECORDED, seconds=one.seconds)
     return Judgement(
         one.loader,

@@ -187,7 +187,9 @@ def _more(effects: Sequence[Effect]) -> str:
 
 def _needed(effect: Effect) -> float:
     """Return in about how many blocks the interval would not hold the margin any more."""
-    half, gap = effect.interval()[1] - effect.mean, abs(effect.margin - effect.mean)
+    half = effect.interval()[1] - effect.mean
+    # Beyond the margin, what is left to be shown is that it is worse at all.
+    gap = effect.mean if effect.mean > effect.margin else effect.margin - effect.mean
     wider = (half / gap) ** 2 if gap else math.inf
     return effect.blocks * max(_RESERVE, _RESERVE * wider)
 
