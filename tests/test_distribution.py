@@ -227,7 +227,24 @@ def test_ci_runs_what_the_readme_says(ci):
         "tox -e lint",
         "tox -e suite",
         "tox -e suite -- --loader-data fashion-mnist --loader torch_dataloader --loader tfds_numpy",
+        "no gate: the contract between suite and loaders has changed, or there is no commit before",
     ] == lines
+
+
+@pytest.mark.skipif(not FASHION_MNIST.is_dir(), reason=f"the script would install {FASHION_MNIST}")
+def test_ci_gates_against_the_commit_before(ci, tmp_path):
+    """Where there is one, a loader is compared with what it was there; what cannot be decided passes."""
+    who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+    for words in (["init", "--quiet"], *[["commit", "--quiet", "--allow-empty", "--message=some"]] * 2):
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True)  # noqa: S607 - whichever git there is
+    say = 'python3 -c "import sys; print(*sys.argv[1:])" tox -e'
+
+    status, lines = ci("# Title", f"{say} suite", f"{say} tests")
+
+    gate = (
+        "--loader torch_dataloader --loader-workers 0 --loader-against HEAD~1 --loader-gate-inconclusive=pass"
+    )
+    assert (0, f"tox -e suite -- {gate} -k gate") == (status, lines[-1])
 
 
 @pytest.mark.skipif(not FASHION_MNIST.is_dir(), reason=f"the script would install {FASHION_MNIST}")

@@ -13,6 +13,7 @@ from zipfile import ZipFile
 
 import pytest
 
+import loaderproof.suite
 from loaderproof.loaders import Request
 from loaderproof.suite.gate import installed
 from loaderproof.suite.gate.bases import BaseError, Kind, Side, resolved
@@ -208,7 +209,11 @@ def test_processes_of_processes_have_the_same_code(repository, place, tmp_path):
         for version, side in zip(("newest", "new"), bases.sides("loader.py:make"), strict=True):
             ask(side, "watching:coverage", scenario=scenario)
             tree = Path(side.spec).parent
-            expected = [version, str(tree / "loaders"), str(ROOT / "suite")]
+            expected = [
+                version,
+                str(tree / "loaders"),
+                str(Path(loaderproof.suite.__file__).resolve().parent),
+            ]
             assert dict.fromkeys(("spawn", "forkserver", "program"), expected) == json.loads(note.read_text())
 
 
