@@ -348,10 +348,12 @@ class SlowLog(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.own = threading.Lock()
+        self.parent = os.getpid()
 
     def emit(self, _record: logging.LogRecord) -> None:
         with self.own:
-            time.sleep(10 * POLL_S)  # so that hardly any moment is left at which nobody holds it
+            # Where workers are started, so that hardly any moment is left at which nobody holds it.
+            time.sleep(1 if os.getpid() == self.parent else 10 * POLL_S)
 
 
 class Logging(Forked):
