@@ -206,7 +206,7 @@ def _p_sign_flip(values: Sequence[float]) -> float:
 def _p_of_drawn_signs(numbers: NDArray[np.float64], seen: float) -> float:
     generator = np.random.default_rng(len(numbers))
     shape = 2**14, len(numbers)
-    times = 2 ** (_EXACT - 14)
+    times = 2**6
     reached = sum(
         int(np.count_nonzero(generator.choice((1.0, -1.0), shape) @ numbers >= seen)) for _ in range(times)
     )
