@@ -147,7 +147,7 @@ def by_pytest_benchmark(groups: Sequence[Sequence[Block]], truth: str) -> Iterat
 
 
 def by_benchmatrix(blocks: Sequence[Block]) -> str:
-    """Return what benchmatrix says of the same processes, with its own defaults; nothing if it is not there."""
+    """Return what benchmatrix says of the same processes; its default, 50,000 resamples, takes too long here."""
     try:
         from benchmatrix.bench_statistics import (  # noqa: PLC0415 - not needed for anything else
             bootstrap_paired_median_ratio_interval,
